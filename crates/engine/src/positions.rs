@@ -48,6 +48,8 @@ pub struct Positions {
     failures: mpsc::UnboundedSender<RunFailure>,
     /// True if positions are saved, so that a later run resumes at the last save.
     keeps: AtomicBool,
+    /// True if positions are not saved, so that nothing takes their changes.
+    is_unsaved: AtomicBool,
     /// True in a dry run: no position moves, so nothing is removed at its origin or acknowledged.
     is_frozen: AtomicBool,
     /// The messages or files in batches that are not settled.
@@ -139,6 +141,7 @@ impl Positions {
             partitions: Mutex::new(partitions.collect()),
             failures,
             keeps: AtomicBool::new(false),
+            is_unsaved: AtomicBool::new(false),
             is_frozen: AtomicBool::new(false),
             unsettled: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
@@ -151,6 +154,11 @@ impl Positions {
     /// Notes that positions are saved: see [`committed`](Self::committed).
     pub(crate) fn keep(&self) {
         self.keeps.store(true, Relaxed);
+    }
+
+    /// Notes that positions are not saved: one that is forgotten is gone.
+    pub(crate) fn save_none(&self) {
+        self.is_unsaved.store(true, Relaxed);
     }
 
     /// Measures how long batches take until they are settled.
@@ -306,9 +314,12 @@ impl Positions {
     /// Deletes the position of a partition that will never be read again.
     pub fn forget(&self, partition: &str) {
         let mut partitions = self.partitions.lock();
-        if let Some(partition) = partitions.get_mut(partition) {
-            partition.settled = None;
-            partition.changed = true;
+        let Some(known) = partitions.get_mut(partition) else { return };
+        known.settled = None;
+        known.changed = true;
+        // Nothing takes the change, and a source may have a partition for each batch.
+        if self.is_unsaved.load(Relaxed) && !known.stuck && known.sent.is_empty() {
+            partitions.remove(partition);
         }
     }
 
@@ -383,6 +394,24 @@ mod tests {
         assert_eq!(positions.take_changes(), []);
         settle(2, Outcome::Delivered);
         assert_eq!((positions.saved("l"), positions.take_changes()), (None, Vec::new()));
+    }
+
+    #[test]
+    fn a_forgotten_partition_takes_no_memory_whether_positions_are_saved_or_not() {
+        for keeps in [false, true] {
+            let (failures, _failed) = mpsc::unbounded_channel();
+            let positions = Positions::new("s".into(), Role::Source, BTreeMap::new(), failures);
+            if !keeps {
+                positions.save_none();
+            }
+            for number in 0..10 {
+                let checkpoint = Checkpoint { partition: number.to_string().into(), offset: 1.into() };
+                positions.expect(Some(checkpoint), 1).settle(Outcome::Delivered);
+                positions.forget(&number.to_string());
+            }
+            assert_eq!(positions.take_changes().len(), if keeps { 10 } else { 0 });
+            assert!(positions.partitions().is_empty());
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! docs/decisions/100-amazons-services-by-signed-json.md.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use http::HeaderValue;
 use http::request::Parts;
@@ -36,7 +37,11 @@ pub struct AmazonAccess {
 }
 
 /// Signs requests to a service of Amazon in a region.
-pub struct AmazonSigner(Signer<reqsign_aws_v4::Credential>);
+pub struct AmazonSigner {
+    signer: Signer<reqsign_aws_v4::Credential>,
+    /// True if there were credentials once.
+    has_signed: AtomicBool,
+}
 
 /// A request could not be signed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -64,27 +69,36 @@ impl AmazonSigner {
         config.profile = access.profile;
         config.role_arn = access.role;
         config.external_id = access.external_id;
-        Self(signing::amazon(&config, service, region))
+        Self { signer: signing::amazon(&config, service, region), has_signed: AtomicBool::new(false) }
     }
 
     /// Signs the head of a request with this body. The URI must have a host.
     ///
     /// # Errors
-    /// If there are no credentials.
+    /// If there are no credentials. The search for them does not say why it finds none. If it has found some
+    /// before, what gives them is probably away for a while.
     pub async fn sign(&self, head: &mut Parts, body: &[u8]) -> Result<(), SigningError> {
         // Only S3 takes bodies without a hash.
         if let Ok(hash) = HeaderValue::from_str(&hex_sha256(body)) {
             head.headers.insert(CONTENT_HASH, hash);
         }
-        self.0
-            .sign(head, None)
-            .await
-            .map_err(|error| SigningError { why: error.to_string(), is_temporary: error.is_retryable() })
+        self.signer.sign(head, None).await.map_err(|error| SigningError {
+            why: error.to_string(),
+            is_temporary: error.is_retryable() || self.has_signed.load(Relaxed),
+        })?;
+        self.has_signed.store(true, Relaxed);
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use reqsign_aws_v4::{Credential, RequestSigner};
+    use reqsign_core::time::Timestamp;
+    use reqsign_core::{Context, ProvideCredential};
+
     use super::*;
 
     fn access() -> AmazonAccess {
@@ -111,5 +125,40 @@ mod tests {
         assert!(authorization.contains("/eu-west-1/sqs/aws4_request"), "{authorization}");
         assert!(authorization.contains("x-amz-target"), "{authorization}");
         assert!(!authorization.contains("SECRETEXAMPLE"));
+    }
+    /// Has a credential that must be renewed soon, once.
+    #[derive(Debug, Default)]
+    struct Once(AtomicBool);
+
+    impl ProvideCredential for Once {
+        type Credential = Credential;
+
+        async fn provide_credential(&self, _: &Context) -> reqsign_core::Result<Option<Credential>> {
+            Ok((!self.0.swap(true, Relaxed)).then(|| Credential {
+                access_key_id: "AKIDEXAMPLE".to_owned(),
+                secret_access_key: "SECRETEXAMPLE".to_owned(),
+                session_token: None,
+                expires_in: Some(Timestamp::now() + Duration::from_secs(110)),
+            }))
+        }
+    }
+
+    /// Signs a request. An error is true if it is temporary.
+    async fn signed(signer: &AmazonSigner) -> Result<(), bool> {
+        let (mut head, ()) = http::Request::post("https://h/").body(()).unwrap().into_parts();
+        signer.sign(&mut head, b"").await.map_err(|error| error.is_temporary)
+    }
+
+    #[tokio::test]
+    async fn credentials_that_cannot_be_renewed_may_come_back() {
+        let signer = |provider: Once| AmazonSigner {
+            signer: Signer::new(Context::new(), provider, RequestSigner::new("sqs", "eu-west-1")),
+            has_signed: AtomicBool::new(false),
+        };
+        let running = signer(Once::default());
+        assert_eq!(signed(&running).await, Ok(()));
+        assert_eq!(signed(&running).await, Err(true));
+        let without = signer(Once(AtomicBool::new(true)));
+        assert_eq!(signed(&without).await, Err(false));
     }
 }

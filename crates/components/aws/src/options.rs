@@ -148,12 +148,26 @@ fn is_region(text: &str) -> bool {
 fn region_of(place: &str) -> Option<&str> {
     let region = match place.strip_prefix("arn:") {
         Some(rest) => rest.split(':').nth(2),
-        None => {
-            let host = place.split_once("://")?.1.split('/').next()?;
-            host.contains(".amazonaws.com").then(|| host.split('.').nth(1)).flatten()
-        }
+        None => region_of_host(place.split_once("://")?.1.split(['/', ':']).next()?),
     };
     region.filter(|region| is_region(region))
+}
+
+/// Returns the region of a host of Amazon's queues: `sqs.REGION.amazonaws.com`, also with the name of an
+/// endpoint before that, or the older `REGION.queue.amazonaws.com`.
+fn region_of_host(host: &str) -> Option<&str> {
+    if ![".amazonaws.com", ".amazonaws.com.cn", ".api.aws"].iter().any(|end| host.ends_with(end)) {
+        return None;
+    }
+    let labels: Vec<&str> = host.split('.').collect();
+    if let Some(at) = labels.iter().position(|label| ["sqs", "sqs-fips"].contains(label)) {
+        return labels.get(at + 1).copied();
+    }
+    match labels[..] {
+        ["queue", ..] => Some("us-east-1"),
+        [region, "queue", ..] => Some(region),
+        _ => None,
+    }
 }
 
 /// Returns the scheme and the host of a URL.
@@ -198,6 +212,25 @@ mod tests {
         let arn = "arn:aws-cn:kinesis:cn-north-1:1:stream/s";
         assert_eq!(url("{}", &KINESIS, arn), "https://kinesis.cn-north-1.amazonaws.com.cn");
         assert_eq!(url("{ region: eu-west-1 }", &KINESIS, arn), "https://kinesis.eu-west-1.amazonaws.com");
+    }
+
+    #[test]
+    fn the_region_is_in_each_form_of_the_url_of_a_queue() {
+        for (host, expected) in [
+            ("sqs.eu-west-1.amazonaws.com", Some("eu-west-1")),
+            ("sqs.eu-west-1.amazonaws.com:443", Some("eu-west-1")),
+            ("sqs-fips.us-east-2.amazonaws.com", Some("us-east-2")),
+            ("sqs.cn-north-1.amazonaws.com.cn", Some("cn-north-1")),
+            ("sqs.eu-west-1.api.aws", Some("eu-west-1")),
+            ("vpce-1-2.sqs.eu-west-1.vpce.amazonaws.com", Some("eu-west-1")),
+            ("eu-west-1.queue.amazonaws.com", Some("eu-west-1")),
+            ("queue.amazonaws.com", Some("us-east-1")),
+            ("amazonaws.com", None),
+            ("sqs.eu-west-1.example.com", None),
+            ("localhost:4566", None),
+        ] {
+            assert_eq!(region_of(&format!("https://{host}/1/q")), expected, "{host}");
+        }
     }
 
     proptest! {

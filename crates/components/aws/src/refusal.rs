@@ -39,6 +39,7 @@ const CODES: [(Kind, &[&str]); 5] = [
             "OverLimit",
             "ServiceUnavailable",
             "SlowDown",
+            "ResourceInUse",
         ],
     ),
     (
@@ -52,9 +53,12 @@ const CODES: [(Kind, &[&str]); 5] = [
             "MissingAuthenticationToken",
             "ExpiredToken",
             "InvalidAccessKeyId",
+            "RequestExpired",
+            "RequestTimeTooSkewed",
         ],
     ),
-    (Kind::Forbidden, &["AccessDenied", "AuthorizationError", "NotAuthorized"]),
+    // A key of the key management service that cannot be used is no fault of a message.
+    (Kind::Forbidden, &["AccessDenied", "AuthorizationError", "NotAuthorized", "KMS", "Kms"]),
     (Kind::Absent, &["NotFound", "NonExistentQueue", "QueueDoesNotExist", "NoSuch"]),
     (
         Kind::Messages,
@@ -88,6 +92,17 @@ pub(crate) struct Refusal {
     text: String,
     /// True if the server wants to be asked again, whatever the code.
     is_for_now: bool,
+    /// True if the time of the request is wrong: a signature holds for some minutes.
+    is_of_the_clock: bool,
+}
+
+/// The most bytes of a refusal that are read. Its values are kept as they are, in many times as much memory.
+const MOST: usize = 64 << 10;
+
+/// True if a refusal is because of the time of the request, which a signature has.
+fn is_of_the_clock(code: &str, message: &str) -> bool {
+    ["RequestExpired", "RequestTimeTooSkewed"].iter().any(|part| code.contains(part))
+        || ["Signature expired", "Signature not yet current"].iter().any(|part| message.contains(part))
 }
 
 impl Refusal {
@@ -110,7 +125,7 @@ impl Refusal {
                 format!("{} answered {}: {code}{colon}{message}", request.server(), answer.status)
             }
         };
-        Self { code, kind, text, is_for_now }
+        Self { is_of_the_clock: is_of_the_clock(&code, &message), code, kind, text, is_for_now }
     }
 
     /// Returns the failure after which the request is sent again.
@@ -134,7 +149,11 @@ impl Refusal {
     pub(crate) fn error(self) -> Error {
         match self.kind {
             Kind::Overload => Error::overloaded(self.text),
-            Kind::Other if self.is_for_now => Error::temporary(self.text),
+            // Iterators and tokens of lists expire, and the next call gets new ones.
+            Kind::Other if self.is_for_now || self.code.starts_with("Expired") => Error::temporary(self.text),
+            Kind::Credentials if self.is_of_the_clock => {
+                Error::permanent(format!("{}; correct the clock of this machine", self.text))
+            }
             Kind::Credentials => Error::permanent(format!("{}; correct `auth`", self.text)),
             _ => Error::permanent(self.text),
         }
@@ -193,6 +212,7 @@ struct XmlError {
 /// Returns the code and the message of a body. Both are empty if it has none.
 pub(crate) fn told(body: &[u8]) -> (String, String) {
     let told = match body.trim_ascii_start().first() {
+        _ if body.len() > MOST => None,
         Some(b'{') => serde_json::from_slice::<Json>(body).ok().map(|Json { kind, message }| {
             let text = |value: Value| value.as_str().unwrap_or_default().to_owned();
             (text(kind), text(message))
@@ -212,6 +232,8 @@ pub(crate) fn told(body: &[u8]) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::HeaderMap;
+    use thalweg_net::fuzzing::answered;
 
     #[test]
     fn codes_are_read_in_all_their_forms() {
@@ -236,6 +258,12 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_of_any_length_is_not_read() {
+        let body = format!(r#"{{"__type":"NotFound","message":"{}"}}"#, "x".repeat(MOST));
+        assert_eq!(told(body.as_bytes()), (String::new(), String::new()));
+    }
+
+    #[test]
     fn what_to_do_follows_from_the_code() {
         for (code, kind) in [
             ("ProvisionedThroughputExceededException", Kind::Overload),
@@ -250,10 +278,38 @@ mod tests {
             ("BatchRequestTooLong", Kind::Messages),
             ("InvalidArgumentException", Kind::Messages),
             ("InvalidMessageContents", Kind::Messages),
+            ("KMSInvalidStateException", Kind::Forbidden),
+            ("KmsDisabled", Kind::Forbidden),
+            ("RequestExpired", Kind::Credentials),
             ("InternalFailure", Kind::Other),
             ("", Kind::Other),
         ] {
             assert_eq!(Kind::of(code), kind, "{code}");
         }
+    }
+
+    #[test]
+    fn what_has_expired_is_asked_for_again_unless_it_is_the_key() {
+        for (code, is_temporary) in
+            [("ExpiredNextTokenException", true), ("ExpiredTokenException", false), ("Any", false)]
+        {
+            let body = format!(r#"{{"__type":"{code}"}}"#);
+            let (request, answer) = answered(400, &HeaderMap::new(), body.as_bytes()).unwrap();
+            let error = Refusal::of(&request, &answer).error();
+            assert_eq!(error.kind().is_temporary(), is_temporary, "{code}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_clock_is_no_wrong_key() {
+        let error = |body: &str| {
+            let (request, answer) = answered(403, &HeaderMap::new(), body.as_bytes()).unwrap();
+            Refusal::of(&request, &answer).error().full()
+        };
+        let clock = r#"{"__type":"InvalidSignatureException","message":"Signature expired: 2026"}"#;
+        assert!(error(clock).ends_with("; correct the clock of this machine"), "{}", error(clock));
+        let key =
+            r#"{"__type":"InvalidSignatureException","message":"The request signature does not match"}"#;
+        assert!(error(key).ends_with("; correct `auth`"), "{}", error(key));
     }
 }

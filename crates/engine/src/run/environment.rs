@@ -129,8 +129,9 @@ impl Environment {
             None => BTreeMap::new(),
         };
         let positions = Positions::new(name.clone(), role, saved, self.failures.clone());
-        if self.checkpoints.is_some() {
-            positions.keep();
+        match self.checkpoints {
+            Some(_) => positions.keep(),
+            None => positions.save_none(),
         }
         if self.rehearsal.is_some() {
             positions.freeze();

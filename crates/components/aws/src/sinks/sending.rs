@@ -13,7 +13,7 @@ use thalweg_net::requests::{Encode, Service, Shared, Store, StoreOptions};
 use thalweg_record::Batch;
 use tokio::sync::OnceCell;
 
-use crate::api::{Api, AwsService, CallError};
+use crate::api::{Access, Api, AwsService, CallError};
 use crate::options::AwsOptions;
 use crate::refusal::Kind;
 
@@ -133,10 +133,7 @@ impl Plan<'_> {
     ) -> Result<Box<dyn Sink>, Error> {
         let access = Arc::new(self.aws.access(self.service, self.place)?);
         let requests = self.requests(access.url.clone());
-        let check = match self.sending.check {
-            true => Some((Api::new(&access, &requests, MOST_ANSWER)?, probe)),
-            false => None,
-        };
+        let check = self.sending.check.then(|| (access.clone(), requests.clone(), probe));
         let request = || access.request(&requests, MOST_ANSWER);
         let shared = &self.common.requests;
         let store = Store::of(context, &requests, shared, self.most_bytes, request, service, encode)?;
@@ -147,8 +144,8 @@ impl Plan<'_> {
 /// A writer that asks the service first.
 struct Checked {
     store: Store,
-    /// None if the user wants no check.
-    check: Option<(Api, Probe)>,
+    /// None if the user wants no check. Only the first writer needs a client for it.
+    check: Option<(Arc<Access>, StoreOptions, Probe)>,
     is_checked: Arc<OnceCell<()>>,
 }
 
@@ -158,7 +155,9 @@ async fn check(api: &Api, probe: &Probe) -> Result<(), Error> {
         Ok(_) => Ok(()),
         Err(CallError::Failed(error)) => Err(error),
         Err(CallError::Refused(refusal)) => match refusal.kind {
-            Kind::Credentials | Kind::Absent => Err(refusal
+            // There are no messages yet: an invalid name of the target would otherwise make each of them
+            // leave by `errors`.
+            Kind::Credentials | Kind::Absent | Kind::Messages => Err(refusal
                 .error()
                 .context("the service cannot be used (`check: false` does without this check)")),
             // A user who may only write may not ask. Whether the service takes messages is seen by its
@@ -171,8 +170,12 @@ async fn check(api: &Api, probe: &Probe) -> Result<(), Error> {
 #[async_trait]
 impl Sink for Checked {
     async fn open(&mut self, _: Option<serde_json::Value>) -> Result<(), Error> {
-        if let Some((api, probe)) = &self.check {
-            self.is_checked.get_or_try_init(|| check(api, probe)).await?;
+        if let Some((access, requests, probe)) = &self.check {
+            let checked = self.is_checked.get_or_try_init(|| async {
+                let api = Api::new(access, requests, MOST_ANSWER)?;
+                check(&api, probe).await
+            });
+            checked.await?;
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ use super::aws_kinesis_firehose::AwsKinesisFirehose;
 use super::aws_kinesis_streams::AwsKinesisStreams;
 use super::aws_sns::AwsSns;
 use super::aws_sqs::AwsSqs;
+use crate::fake::fake;
 
 /// Returns the options of a sink that sends at once.
 fn yaml(moto: &Moto, more: &str) -> String {
@@ -272,11 +273,16 @@ fn mistakes_are_named() {
     assert_eq!(sqs("{ queue: a.fifo }"), ["A message in order has a group."]);
     let recognises = "Only a target in order, whose name ends with `.fifo`, recognises messages.";
     assert_eq!(sqs("{ queue: a, deduplication_id: '{id}' }"), [recognises]);
-    assert_eq!(
-        sqs("{ queue: a.fifo, message_group: g, deduplication_id: x }"),
-        ["Of several messages with the same id, only one is kept."]
-    );
-    assert_eq!(sqs("{ queue: a, attributes: { 'a b': x } }"), ["`a b` is no name of an attribute."]);
+    for id in ["x", "{meta.hostname}", "{now:%Y}"] {
+        assert_eq!(
+            sqs(&format!("{{ queue: a.fifo, message_group: g, deduplication_id: '{id}' }}")),
+            ["Of several messages with the same id, only one is kept."]
+        );
+    }
+    for name in ["a b", ".a", "a.", "a..b", "AWS.a", "amazon.a"] {
+        let expected = format!("`{name}` is no name of an attribute.");
+        assert_eq!(sqs(&format!("{{ queue: a, attributes: {{ '{name}': x }} }}")), [expected]);
+    }
     let sns = |yaml: &str| messages(options::<AwsSns>(yaml).check());
     assert_eq!(sns("{ topic: orders }"), ["This is no ARN of a topic."]);
     let kinesis = |yaml: &str| messages(options::<AwsKinesisStreams>(yaml).check());
@@ -286,4 +292,30 @@ fn mistakes_are_named() {
     assert_eq!(firehose("{ stream: 'arn:x' }"), ["This is no name of a delivery stream."]);
     let logs = |yaml: &str| messages(options::<AwsCloudwatchLogs>(yaml).check());
     assert_eq!(logs("{ log_group: g, log_stream: 'a:b' }"), ["This is no name: it has a `:` or a `*`."]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_whose_ids_lack_a_part_are_all_kept() {
+    let moto = block_in_place(|| Moto::start().unwrap());
+    let fifo = json!({ "FifoQueue": "true" });
+    let queue = block_in_place(|| moto.create_queue("q.fifo", &fifo).unwrap());
+    let options =
+        yaml(&moto, &format!("queue: '{queue}', message_group: '{{payload}}', deduplication_id: 'id-{{x}}'"));
+    assert_eq!(write::<AwsSqs>(&options, &["a", "b", "c"]).await, []);
+    let mut stored = texts(&moto, &queue);
+    stored.sort();
+    assert_eq!(stored, ["a", "b", "c"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_does_not_begin_with_an_invalid_name_of_what_it_writes_into() {
+    let address = fake(|_, _| (400, json!({ "__type": "ValidationException", "message": "no such name" })));
+    let yaml = format!(
+        "{{ region: us-east-1, url: 'http://{address}', auth: {{ access_key_id: k, secret_access_key: s }}, \
+         stream: 'a b' }}"
+    );
+    let mut sink = options::<AwsKinesisStreams>(&yaml).build(&context()).unwrap();
+    let error = sink.open(None).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Permanent);
+    assert!(error.full().contains("the service cannot be used"), "{}", error.full());
 }

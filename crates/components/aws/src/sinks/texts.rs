@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_codec::template::{BoundTemplate, Template};
+use thalweg_codec::template::{BoundTemplate, Template, column};
 use thalweg_engine::Mistake;
 use thalweg_net::requests::{Encode, Encoded, Failure, Request, Verdict};
 use thalweg_record::Batch;
@@ -27,7 +27,8 @@ pub struct TextOptions {
     #[serde(default)]
     message_group: Option<Template>,
     /// The id by which a queue or topic in order recognises a message that is sent again within 5 minutes,
-    /// for example `{id}`. By default, and if it is empty, messages have ids that hold for this run.
+    /// for example `{id}`. By default, and if one of its fields is empty, messages have ids that hold for
+    /// this run.
     #[serde(default)]
     deduplication_id: Option<Template>,
     /// Attributes of the message, for example `{Host: '{meta.hostname}'}`, at most 10. Columns in braces are
@@ -49,7 +50,7 @@ impl TextOptions {
             let message = "Only a target in order, whose name ends with `.fifo`, recognises messages.";
             mistakes.push(Mistake::new("deduplication_id", message).help("Leave it out."));
         }
-        if self.deduplication_id.as_ref().is_some_and(Template::is_constant) {
+        if self.deduplication_id.as_ref().is_some_and(|id| id.fields().is_empty()) {
             let message = "Of several messages with the same id, only one is kept.";
             let mistake = Mistake::new("deduplication_id", message);
             mistakes.push(mistake.help("Name a column that differs, for example `{id}`."));
@@ -58,13 +59,12 @@ impl TextOptions {
             let mistake = Mistake::new("attributes", "A message has at most 10 attributes.");
             mistakes.push(mistake.help("Put the others into the message."));
         }
-        let is_name = |name: &String| {
-            !name.is_empty()
-                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
-        };
-        if let Some(name) = self.attributes.keys().find(|name| !is_name(name)) {
+        if let Some(name) = self.attributes.keys().find(|name| !is_attribute(name)) {
             let mistake = Mistake::new("attributes", format!("`{name}` is no name of an attribute."));
-            mistakes.push(mistake.help("It has letters, digits, and `_-.`."));
+            mistakes.push(mistake.help(
+                "It has letters, digits, and `_-.`, no period at its ends or beside another one, and begins \
+                 with neither `AWS.` nor `Amazon.`.",
+            ));
         }
         mistakes
     }
@@ -79,6 +79,17 @@ impl TextOptions {
     pub(super) fn texts(&self, is_fifo: bool, most_bytes: usize, ids: Ids, write: Write) -> Texts {
         Texts { options: self.clone(), subject: None, is_fifo, most_bytes, ids, first: 0, write }
     }
+}
+
+/// True if an attribute can have this name. A service refuses each message with another one.
+fn is_attribute(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    (1..=256).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
+        && !name.starts_with('.')
+        && !name.ends_with('.')
+        && !name.contains("..")
+        && !["aws.", "amazon."].iter().any(|start| lower.starts_with(start))
 }
 
 /// A message with all that goes with it.
@@ -128,6 +139,17 @@ impl Encode for Texts {
 
     fn encode(&mut self, batch: &Batch, rows: &[usize], into: &mut Encoded) {
         let TextOptions { message_group, deduplication_id, attributes } = &mut self.options;
+        // Messages whose ids lack a part would be equal, and all but one would be lost.
+        let needed: Vec<_> =
+            deduplication_id.iter().flat_map(Template::fields).map(|name| column(batch, &name)).collect();
+        let is_filled = |row: usize| {
+            let mut text = Vec::new();
+            needed.iter().all(|values| {
+                text.clear();
+                values.write_text(row, &mut text);
+                !text.is_empty()
+            })
+        };
         let mut groups = message_group.as_mut().map(|template| template.bind(batch));
         let mut ids = deduplication_id.as_mut().map(|template| template.bind(batch));
         let mut subjects = self.subject.as_mut().map(|template| template.bind(batch));
@@ -146,7 +168,7 @@ impl Encode for Texts {
                 self.ids.write(self.first + row as u64, &mut id);
                 String::from_utf8_lossy(&id).into_owned()
             };
-            let id = rendered(ids.as_mut(), row);
+            let id = rendered(ids.as_mut(), row).filter(|_| is_filled(row));
             let values = attributes
                 .iter_mut()
                 .filter_map(|(name, template)| Some((*name, rendered(Some(template), row)?)));

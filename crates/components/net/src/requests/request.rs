@@ -11,7 +11,7 @@ use flate2::write::GzEncoder;
 use reqwest::header::{CONTENT_ENCODING, HeaderMap, RETRY_AFTER};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 use thalweg_engine::Error;
-use thalweg_redact::{foreign, without_secrets};
+use thalweg_redact::{foreign, longest_secret, redacted_start, without_secrets};
 
 use super::client::Compression;
 use super::failure::{Failure, Verdict};
@@ -186,8 +186,9 @@ impl Request {
         for secret in &self.secrets {
             text = hidden(&text, secret);
         }
-        text.truncate(text.floor_char_boundary(SHOWN));
-        foreign(&text).into_owned()
+        // A secret that is cut would not be found.
+        text.truncate(text.floor_char_boundary(SHOWN.saturating_add(longest_secret())));
+        foreign(&redacted_start(&text, SHOWN)).into_owned()
     }
 
     fn failed(&self, error: reqwest::Error) -> Error {
@@ -245,6 +246,7 @@ fn zstd(body: &[u8]) -> std::io::Result<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fuzzing::answered;
     use chrono::TimeZone;
     use reqwest::header::HeaderValue;
 
@@ -261,6 +263,15 @@ mod tests {
         ] {
             assert_eq!(hidden(text, secret), expected);
         }
+    }
+
+    #[test]
+    fn a_secret_is_not_shown_in_part() {
+        let secret = "7Hq-a-token-of-a-session-that-a-server-repeats";
+        thalweg_redact::keep_credential(secret);
+        let (request, _) = answered(200, &HeaderMap::new(), b"").unwrap();
+        let start = "x ".repeat(SHOWN / 2 - 5);
+        assert_eq!(request.shown(format!("{start}{secret} y").as_bytes()), format!("{start}…"));
     }
 
     #[test]

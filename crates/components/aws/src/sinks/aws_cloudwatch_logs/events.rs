@@ -118,6 +118,10 @@ pub(super) fn mistake_of_name(option: &str, name: &str) -> Option<String> {
     if length > LONGEST_NAME {
         return Some(format!("it has {length} characters, but at most {LONGEST_NAME} are possible"));
     }
+    // A user cannot create it, so the message would wait for ever.
+    if option == "log_group" && name.starts_with("aws/") {
+        return Some("it begins with `aws/`, which is reserved".to_owned());
+    }
     let is_of_group = |letter: char| letter.is_ascii_alphanumeric() || "_-/.#".contains(letter);
     let is_valid = match option {
         "log_group" => name.chars().all(is_of_group),
@@ -140,6 +144,9 @@ mod tests {
             ("log_group", "a/b-c_d.e#1", None),
             ("log_group", "a b", Some("it has other characters than letters, digits and `_-/.#`")),
             ("log_group", "", Some("it is empty")),
+            ("log_group", "aws/a", Some("it begins with `aws/`, which is reserved")),
+            ("log_group", "/aws/a", None),
+            ("log_stream", "aws/a", None),
             ("log_stream", "host 1 [é]", None),
             ("log_stream", "a:b", Some("it has a `:` or a `*`")),
         ] {

@@ -28,8 +28,8 @@ const MOST_COUNT: usize = 10_000;
 /// Sends messages to Amazon CloudWatch Logs, each as an event of a log stream.
 ///
 /// A message is acknowledged when CloudWatch Logs has confirmed its event. An event that is too old, too new
-/// or too large leaves by `errors` with the reason. Log groups and log streams are created if they do not
-/// exist. While the service does not answer, messages wait.
+/// or too large leaves by `errors` with the reason. Bytes that are not UTF-8 are replaced. Log groups and log
+/// streams are created if they do not exist. While the service does not answer, messages wait.
 ///
 /// After a lost answer or a restart, events are sent again, and are there twice.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use parking_lot::Mutex;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::json;
 use thalweg_net::requests::{Answer, Failure, Parts, Reading, Request, Service, Verdict};
 
@@ -34,6 +35,9 @@ pub(crate) struct Put {
 struct Taken {
     #[serde(rename = "rejectedLogEventsInfo", default)]
     rejected: Option<Rejected>,
+    /// Only the answer of a service that refuses something has it, whatever its status.
+    #[serde(rename = "__type", default)]
+    refusal: Option<IgnoredAny>,
 }
 
 /// The events that were not taken, by their numbers in the body.
@@ -191,9 +195,11 @@ impl Service for Put {
         let body: &[u8] = if answer.body.is_empty() { b"{}" } else { &answer.body };
         let taken = serde_json::from_slice(body).ok().filter(|_| answer.is_whole);
         match taken {
-            None => not_understood(request),
-            Some(Taken { rejected: None }) => Reading::Accepted,
-            Some(Taken { rejected: Some(rejected) }) => Reading::Each(verdicts(&rejected, &in_order(&times))),
+            None | Some(Taken { refusal: Some(_), .. }) => not_understood(request),
+            Some(Taken { rejected: None, .. }) => Reading::Accepted,
+            Some(Taken { rejected: Some(rejected), .. }) => {
+                Reading::Each(verdicts(&rejected, &in_order(&times)))
+            }
         }
     }
 }
@@ -201,6 +207,7 @@ impl Service for Put {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg_net::fuzzing::answered;
 
     #[test]
     fn events_that_were_not_taken_are_found_in_the_order_of_the_body() {
@@ -222,5 +229,17 @@ mod tests {
             })
             .collect();
         assert_eq!(fates, ["taken", "expired", "new", "new", "old"]);
+    }
+
+    #[test]
+    fn a_refusal_is_no_success_whatever_its_status() {
+        for (body, is_accepted) in
+            [("{}", true), (r#"{"nextSequenceToken":"1"}"#, true), (r#"{"__type":"InternalFailure"}"#, false)]
+        {
+            let (request, answer) = answered(200, &HeaderMap::new(), body.as_bytes()).unwrap();
+            let reading = Put::new(true).read(&request, &answer, &Parts::default());
+            assert_eq!(matches!(reading, Reading::Accepted), is_accepted, "{body}");
+            assert_eq!(matches!(reading, Reading::Again(_)), !is_accepted, "{body}");
+        }
     }
 }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use chrono::Utc;
+use chrono::{DateTime, Utc};
+use http::HeaderMap;
+use http::header::DATE;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use thalweg_engine::{Checkpoint, Error, Source, SourceOutput};
@@ -34,8 +36,9 @@ const AT_ONCE: usize = 4;
 const RECORDS: usize = 10_000;
 /// The size that records are thought to have before one was received.
 const FIRST: usize = 256 << 10;
-/// The most shards of a stream that are listed.
+/// The most shards of a stream, and the most requests to list them.
 const SHARDS: usize = 100_000;
+const PAGES: usize = 1000;
 
 /// Reads a stream.
 pub(super) struct Kinesis {
@@ -87,13 +90,14 @@ impl Kinesis {
     /// Lists the shards.
     async fn list(&mut self, out: &SourceOutput) -> Result<(), Error> {
         let listed = listing(&self.api, self.body()).await;
-        let listed = listed.map_err(|error| error.error("the shards of the stream cannot be listed"))?;
+        let (listed, time) =
+            listed.map_err(|error| error.error("the shards of the stream cannot be listed"))?;
         let prefix = self.partition("");
         let has_begun = self.has_listed || out.partitions().iter().any(|known| known.starts_with(&*prefix));
         let start = (!has_begun).then_some(self.config.start);
         let mut shards = std::mem::take(&mut self.shards);
         let saved = |shard: &str| out.saved(&self.partition(shard)).map(|offset| Place::read(&offset));
-        let Changes { begun, gone } = shards.list(listed, start, Utc::now().timestamp_millis(), saved);
+        let Changes { begun, gone } = shards.list(listed, start, time, saved);
         self.shards = shards;
         for (shard, place) in begun {
             self.note_place(&shard, &place, out);
@@ -101,8 +105,23 @@ impl Kinesis {
         for shard in gone {
             out.forget(&self.partition(&shard));
         }
+        if !self.has_listed {
+            self.forget_gone(out);
+        }
         self.has_listed = true;
         Ok(())
+    }
+
+    /// Forgets the shards of a checkpoint that have gone since then.
+    fn forget_gone(&mut self, out: &SourceOutput) {
+        let prefix = self.partition("");
+        for partition in out.partitions() {
+            let is_gone =
+                partition.strip_prefix(&*prefix).is_some_and(|shard| self.shards.get_mut(shard).is_none());
+            if is_gone {
+                out.forget(&partition);
+            }
+        }
     }
 
     /// Notes where a later run begins in a shard, when all before is settled.
@@ -119,7 +138,7 @@ impl Kinesis {
             let body = self.body();
             let limit = (self.fetch_bytes / self.average.max(1)).clamp(1, RECORDS);
             let Some(shard) = self.shards.get_mut(&id) else { return };
-            shard.is_asked = true;
+            shard.begin_request();
             let limit = if shard.is_slow { 1 } else { limit };
             let (iterator, place) = (shard.iterator.take(), shard.place.clone());
             if let Place::Latest(time) = place {
@@ -138,7 +157,8 @@ impl Kinesis {
     async fn note(&mut self, (id, asked, answer): Asked, out: &mut SourceOutput) -> Result<bool, Error> {
         let wait = self.config.poll_interval.duration();
         let Some(shard) = self.shards.get_mut(&id) else { return Ok(false) };
-        shard.is_asked = false;
+        // Until it has answered.
+        (shard.is_asked, shard.is_at_end) = (false, false);
         let page = match answer {
             Ok(Answer::Page(page)) => page,
             Ok(Answer::TooLong) => {
@@ -154,8 +174,7 @@ impl Kinesis {
         };
         let is_empty = page.records.is_empty();
         let is_at_end = is_empty && page.millis_behind_latest.is_none_or(|behind| behind <= 0.0);
-        // Some servers never say that a closed shard has ended.
-        let has_ended = page.next_shard_iterator.is_none() || (shard.is_closed && is_at_end);
+        let has_ended = shard.has_ended(page.next_shard_iterator.is_none(), is_at_end);
         shard.is_slow &= is_empty;
         let size: usize = page.records.iter().map(Incoming::bytes).sum();
         if let Some(average) = size.checked_div(page.records.len()) {
@@ -258,8 +277,16 @@ impl Source for Kinesis {
     }
 }
 
-/// Returns all shards of a stream.
-async fn listing(api: &Api, mut body: Value) -> Result<Vec<Listed>, CallError> {
+/// Returns the time of a server in milliseconds since 1970, which it says in whole seconds.
+fn time_of(headers: &HeaderMap) -> Option<i64> {
+    let time = DateTime::parse_from_rfc2822(headers.get(DATE)?.to_str().ok()?).ok()?;
+    Some(time.timestamp_millis())
+}
+
+/// Returns all shards of a stream, and the time of the server: records are read by its times, and the clock
+/// of this machine may be ahead. A stream has some shards: without this, an answer that lists none would let
+/// the source forget where it was.
+async fn listing(api: &Api, mut body: Value) -> Result<(Vec<Listed>, i64), CallError> {
     #[derive(Deserialize)]
     struct Listing {
         #[serde(rename = "Shards", default)]
@@ -267,15 +294,22 @@ async fn listing(api: &Api, mut body: Value) -> Result<Vec<Listed>, CallError> {
         #[serde(rename = "NextToken", default)]
         next: Option<String>,
     }
-    let mut all = Vec::new();
-    loop {
-        let Listing { shards, next } = api.call("ListShards", &body).await?;
+    let (mut all, mut time) = (Vec::new(), None);
+    for _ in 0..PAGES {
+        let answer = api.ask("ListShards", body.to_string().into()).await?;
+        let Listing { shards, next } = read(&api.request, &answer)?;
+        time = time.or_else(|| time_of(&answer.headers));
         all.extend(shards);
         match next {
             Some(next) if all.len() < SHARDS => body = json!({ "NextToken": next }),
-            _ => return Ok(all),
+            None if !all.is_empty() => {
+                return Ok((all, time.unwrap_or_else(|| Utc::now().timestamp_millis())));
+            }
+            _ => break,
         }
     }
+    let text = format!("the list of {} has no shards, or more than {SHARDS}", api.request.server());
+    Err(CallError::Failed(Error::temporary(text)))
 }
 
 /// Asks a shard for records. Without an iterator, one for the place is made.
@@ -307,4 +341,19 @@ async fn ask(
         return Ok(Answer::TooLong);
     }
     read(&api.request, &answer).map(Answer::Page)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn the_time_is_that_of_the_server() {
+        let time = |text| time_of(&HeaderMap::from_iter([(DATE, HeaderValue::from_static(text))]));
+        assert_eq!(time("Wed, 21 Oct 2015 07:28:00 GMT"), Some(1_445_412_480_000));
+        assert_eq!(time("now"), None);
+        assert_eq!(time_of(&HeaderMap::new()), None);
+    }
 }

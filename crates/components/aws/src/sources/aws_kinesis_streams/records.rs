@@ -25,7 +25,7 @@ pub(super) enum Field {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Page {
-    #[serde(default)]
+    /// Each page has them, though they may be none: another answer would seem to be the end of the shard.
     pub(crate) records: Vec<Incoming>,
     /// None if the shard is closed, and read to its end.
     #[serde(default)]
@@ -36,14 +36,16 @@ pub(crate) struct Page {
 }
 
 /// A record that was received.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
 pub(crate) struct Incoming {
     pub(super) sequence_number: String,
+    #[serde(default)]
     partition_key: String,
     #[serde(deserialize_with = "bytes")]
     pub(super) data: Vec<u8>,
     /// In seconds since 1970.
+    #[serde(default)]
     approximate_arrival_timestamp: Option<f64>,
 }
 
@@ -168,6 +170,14 @@ mod tests {
         assert_eq!((page.next_shard_iterator.as_deref(), page.millis_behind_latest), (Some("i"), Some(0.0)));
         let last: Page = serde_json::from_str(r#"{"Records":[],"NextShardIterator":null}"#).unwrap();
         assert_eq!(last.next_shard_iterator, None);
-        assert!(serde_json::from_str::<Page>(r#"{"Records":[{"Data":"%"}]}"#).is_err());
+        let bad = r#"{"Records":[{"SequenceNumber":"7","Data":"%"}]}"#;
+        assert!(serde_json::from_str::<Page>(bad).is_err());
+    }
+
+    #[test]
+    fn an_answer_without_records_is_not_the_end_of_a_shard() {
+        for text in ["{}", r#"{"__type":"InternalFailure"}"#, r#"{"Records":[{}]}"#] {
+            assert!(serde_json::from_str::<Page>(text).is_err(), "{text}");
+        }
     }
 }

@@ -96,10 +96,26 @@ pub(super) struct Shard {
     pub(super) due: Instant,
     /// True while a request is on its way.
     pub(super) is_asked: bool,
+    /// True if it was known to be closed before the last request.
+    was_closed: bool,
     /// True if the last answer was the end of what the shard had.
     pub(super) is_at_end: bool,
     /// True if an answer was too long: records are asked for one by one.
     pub(super) is_slow: bool,
+}
+
+impl Shard {
+    /// Notes that a request begins.
+    pub(super) fn begin_request(&mut self) {
+        (self.is_asked, self.was_closed) = (true, self.is_closed);
+    }
+
+    /// True if the answer to the last request is the end of the shard, which the server may say by itself.
+    /// Some servers never do: then it is a closed shard without further records. If it was closed only after
+    /// it was asked, it may have got records in between.
+    pub(super) fn has_ended(&self, says_so: bool, is_at_end: bool) -> bool {
+        says_so || (self.was_closed && is_at_end)
+    }
 }
 
 /// The shards of a stream.
@@ -111,7 +127,8 @@ pub(super) struct Shards {
 /// The changes by a listing.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Changes {
-    /// Shards that a later run must know, with the places where they begin.
+    /// Shards that are new to this run and to its checkpoint, with the places where they begin. A later run
+    /// must know them, also those without records: it would not know that the stream has begun.
     pub(super) begun: Vec<(Arc<str>, Place)>,
     /// Shards that no longer exist.
     pub(super) gone: Vec<Arc<str>>,
@@ -146,7 +163,7 @@ impl Shards {
             let id: Arc<str> = shard_id.into();
             let place = saved(&id).unwrap_or_else(|| {
                 let place = match start {
-                    None | Some(Start::Earliest) => return Place::Horizon,
+                    None | Some(Start::Earliest) => Place::Horizon,
                     Some(Start::Latest) if is_closed => Place::Ended,
                     Some(Start::Latest) => Place::Latest(now),
                     Some(Start::Time(time)) => Place::Time(time),
@@ -155,8 +172,17 @@ impl Shards {
                 place
             });
             let parents = [parent_shard_id, adjacent_parent_shard_id].into_iter().flatten().collect();
-            let (iterator, is_asked, is_at_end, is_slow) = (None, false, false, false);
-            let shard = Shard { parents, is_closed, place, iterator, due, is_asked, is_at_end, is_slow };
+            let shard = Shard {
+                parents,
+                is_closed,
+                place,
+                iterator: None,
+                due,
+                is_asked: false,
+                was_closed: false,
+                is_at_end: false,
+                is_slow: false,
+            };
             self.all.insert(id, shard);
         }
         changes
@@ -184,9 +210,10 @@ impl Shards {
         ready.min_by_key(|(_, shard)| shard.due).map(|(id, _)| id.clone())
     }
 
-    /// True if all that the shards had was read.
+    /// True if all that the shards had at the last answer of each was read. Of many shards, some are always
+    /// being asked again.
     pub(super) fn are_at_end(&self) -> bool {
-        self.all.values().all(|shard| shard.place == Place::Ended || (shard.is_at_end && !shard.is_asked))
+        self.all.values().all(|shard| shard.place == Place::Ended || shard.is_at_end)
     }
 
     /// Notes that requests on their way were given up.
@@ -224,7 +251,8 @@ mod tests {
     #[test]
     fn a_shard_is_read_after_those_that_it_continues() {
         let mut shards = Shards::default();
-        assert_eq!(shards.list(family(), Some(Start::Earliest), 0, |_| None), Changes::default());
+        let changes = shards.list(family(), Some(Start::Earliest), 0, |_| None);
+        assert_eq!(changes.begun, ["a", "b", "c"].map(|id| (Arc::<str>::from(id), Place::Horizon)));
         let mut read = Vec::new();
         while let Some(id) = shards.due(Instant::now()) {
             ended(&mut shards, &id);
@@ -246,6 +274,31 @@ mod tests {
     }
 
     #[test]
+    fn a_shard_that_was_closed_while_it_was_asked_is_asked_again() {
+        let mut shards = Shards::default();
+        shards.list(vec![listed("a", [None, None], false)], None, 0, |_| None);
+        shards.get_mut("a").unwrap().begin_request();
+        shards.list(vec![listed("a", [None, None], true)], None, 0, |_| None);
+        let shard = shards.get_mut("a").unwrap();
+        assert!(!shard.has_ended(false, true) && shard.has_ended(true, false));
+        shard.begin_request();
+        assert!(shard.has_ended(false, true) && !shard.has_ended(false, false));
+    }
+
+    #[test]
+    fn shards_that_are_being_asked_again_are_at_their_ends() {
+        let mut shards = Shards::default();
+        shards.list(family(), None, 0, |_| None);
+        for id in ["a", "b", "c"] {
+            assert!(!shards.are_at_end());
+            let shard = shards.get_mut(id).unwrap();
+            shard.begin_request();
+            shard.is_at_end = true;
+        }
+        assert!(shards.are_at_end());
+    }
+
+    #[test]
     fn a_stream_begins_at_the_start_and_later_shards_at_their_first_records() {
         let mut shards = Shards::default();
         let changes = shards.list(family(), Some(Start::Latest), 5, |_| None);
@@ -254,7 +307,9 @@ mod tests {
         assert_eq!(begun, [("a", Place::Ended), ("b", Place::Ended), ("c", Place::Latest(5))]);
         let mut later = family();
         later.push(listed("d", [Some("c"), None], false));
-        assert_eq!(shards.list(later, None, 6, |_| None), Changes::default());
+        // Also of a shard without records, or a later run could begin at its start, after those that come.
+        let changes = shards.list(later, None, 6, |_| None);
+        assert_eq!(changes, Changes { begun: vec![("d".into(), Place::Horizon)], gone: Vec::new() });
         assert_eq!(shards.get_mut("d").unwrap().place, Place::Horizon);
         let mut resumed = Shards::default();
         resumed.list(family(), None, 7, |id| (id == "c").then(|| Place::read(&Place::Latest(5).offset())));

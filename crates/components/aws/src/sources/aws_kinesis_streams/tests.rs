@@ -159,3 +159,43 @@ async fn no_record_is_lost_when_requests_fail() {
     source.stop.request();
     assert!(source.finish().await.result.is_none());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_is_none_ends_no_shard_and_forgets_no_place() {
+    let moto = numbered(1, 5);
+    let proxy = Proxy::start(moto.address()).unwrap();
+    let nothing = || Fault::Status { code: 200, retry_after: None, body: "{}".to_owned() };
+    // The shards are listed, then there is an iterator, and then records are asked for.
+    proxy.set([Rule::new(nothing()).times(Times::Nth(1)), Rule::new(nothing()).times(Times::Nth(4))]);
+    let options = format!("{{ {}, stream: s, poll_interval: 100ms }}", moto.options(proxy.address()));
+    let source = testing::start_retried::<AwsKinesisStreamsSource>(&options, 1 << 16);
+    let mut seen = Vec::new();
+    while seen.len() < 5 {
+        let batch = source.take_batch(WAIT).await.expect("the shard is read on");
+        seen.extend(numbers(&batch));
+        batch.settle(Outcome::Delivered);
+    }
+    assert_eq!(seen, [0, 1, 2, 3, 4]);
+    source.stop.request();
+    assert!(source.finish().await.result.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_checkpoint_has_the_shards_that_exist_also_those_without_records() {
+    let moto = numbered(1, 0);
+    let options = yaml(&moto, ", start: latest, end_after_idle: 300ms");
+    // A shard of an earlier run no longer exists, and another one continues it.
+    let saved = BTreeMap::from([("s/shardId-000000000009".to_owned(), json!({ "ended": true }))]);
+    let source = testing::start::<AwsKinesisStreamsSource>(&options, 1 << 16, saved);
+    let positions = source.positions.clone();
+    assert!(source.finish().await.result.is_none());
+    let saved: BTreeMap<String, Value> = positions
+        .partitions()
+        .into_iter()
+        .filter_map(|partition| Some((partition.to_string(), positions.committed(&partition)?)))
+        .collect();
+    assert_eq!(saved, BTreeMap::from([(format!("s/{SHARD}"), json!({}))]));
+    // They came while there was no run.
+    put(&moto, 0..3);
+    assert_eq!(read(&options, saved).await, [0, 1, 2]);
+}

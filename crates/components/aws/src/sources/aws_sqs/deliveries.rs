@@ -38,13 +38,16 @@ pub(super) struct Deliveries {
     is_recent: HashSet<Arc<str>>,
     /// The time between two signs of life.
     beat: Duration,
+    /// The number of new messages in answers that wait for their turn.
+    pub(super) waiting: usize,
     /// Why the source cannot go on.
     pub(super) failed: Option<Error>,
 }
 
 impl Deliveries {
     pub(super) fn new(beat: Duration) -> Self {
-        Self { held: HashMap::new(), recent: VecDeque::new(), is_recent: HashSet::new(), beat, failed: None }
+        let (held, recent, is_recent) = (HashMap::new(), VecDeque::new(), HashSet::new());
+        Self { held, recent, is_recent, beat, waiting: 0, failed: None }
     }
 
     /// The number of messages that are not deleted.

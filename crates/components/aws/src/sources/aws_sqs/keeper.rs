@@ -83,8 +83,9 @@ pub(super) struct Keeper {
     returned: Vec<(String, u64)>,
     /// The number of messages of a partition that are not deleted.
     left: HashMap<Arc<str>, usize>,
-    /// No request is made before.
-    not_before: Instant,
+    /// The requests that delete messages, and those that set when others are delivered again.
+    deletions: Requests,
+    changes: Requests,
     watch: Instant,
 }
 
@@ -120,7 +121,8 @@ impl Keeper {
             settled: Vec::new(),
             returned: Vec::new(),
             left: HashMap::new(),
-            not_before: now,
+            deletions: Requests { before: now, is_failing: false },
+            changes: Requests { before: now, is_failing: false },
             watch: now,
         }
     }
@@ -254,14 +256,8 @@ impl Keeper {
 
     /// Does what is due by the clock.
     async fn do_due(&mut self, url: &str, out: &SourceOutput) -> Result<(), Error> {
+        self.change_due(url).await?;
         self.delete(url, out).await?;
-        if Instant::now() < self.not_before {
-            return Ok(());
-        }
-        let due = self.deliveries.lock().due();
-        let extended = due.into_iter().map(|handle| (handle, self.visibility_timeout)).collect();
-        let changes = [std::mem::take(&mut self.returned), extended];
-        self.change(url, changes.concat()).await?;
         if self.watch <= Instant::now() {
             self.watch = Instant::now() + WATCH_EVERY;
             if let Ok(Counts { visible, .. }) = counts(&self.api, url).await {
@@ -271,10 +267,23 @@ impl Keeper {
         Ok(())
     }
 
-    /// Deletes what is settled, as far as the service does it.
+    /// Sets when the messages are delivered again that are due.
+    async fn change_due(&mut self, url: &str) -> Result<(), Error> {
+        if !self.changes.are_due() {
+            return Ok(());
+        }
+        let due = self.deliveries.lock().due();
+        let extended = due.into_iter().map(|handle| (handle, self.visibility_timeout)).collect();
+        let changes = [std::mem::take(&mut self.returned), extended];
+        self.change(url, changes.concat()).await
+    }
+
+    /// Deletes what is settled, as far as the service does it. That may take long, or fail for long:
+    /// meanwhile, the messages are still kept from other readers.
     async fn delete(&mut self, url: &str, out: &SourceOutput) -> Result<(), Error> {
         // A dry run leaves to the next one what an earlier one did not delete.
-        while !self.settled.is_empty() && !out.is_dry() && Instant::now() >= self.not_before {
+        while !self.settled.is_empty() && !out.is_dry() && self.deletions.are_due() {
+            self.change_due(url).await?;
             let mut calls = JoinSet::new();
             for _ in 0..self.concurrency {
                 let rest = self.settled.split_off(self.settled.len().min(AT_ONCE));
@@ -329,9 +338,10 @@ impl Keeper {
             Ok(Answer { failed }) => failed,
             Err(error) => {
                 self.settled.extend(taken);
-                return self.pause(error, "messages cannot be deleted");
+                return self.deletions.fail(error, "messages cannot be deleted");
             }
         };
+        self.deletions.is_failing = false;
         // An entry that the sender is to blame for has a handle that is of no use.
         let again = failed.iter().filter(|failed| {
             let is_useless = failed.sender_fault && Kind::of(&failed.code) != Kind::Overload;
@@ -341,7 +351,7 @@ impl Keeper {
         for (place, done) in taken.into_iter().enumerate() {
             if again.contains(&place) {
                 self.settled.push(done);
-                self.not_before = Instant::now() + PAUSE;
+                self.deletions.pause();
             } else {
                 self.deliveries.lock().delete(&done.id);
                 self.forget(done.partition, out);
@@ -379,27 +389,51 @@ impl Keeper {
                 calls.spawn(async move { api.call::<Answer>("ChangeMessageVisibilityBatch", &body).await });
             }
             while let Some(call) = calls.join_next().await {
-                if let Ok(Err(error)) = call {
-                    self.pause(error, "messages cannot be kept from other readers")?;
+                match call {
+                    Ok(Err(error)) => {
+                        self.changes.fail(error, "messages cannot be kept from other readers")?;
+                    }
+                    Ok(Ok(_)) => self.changes.is_failing = false,
+                    Err(_) => {}
                 }
             }
         }
         Ok(())
     }
+}
 
-    /// Lets the next request wait after a failed one.
+/// Requests of one kind, which pause after one that failed.
+struct Requests {
+    /// None is made before.
+    before: Instant,
+    /// True if the last one failed, of which there was a warning.
+    is_failing: bool,
+}
+
+impl Requests {
+    fn are_due(&self) -> bool {
+        Instant::now() >= self.before
+    }
+
+    fn pause(&mut self) {
+        self.before = Instant::now() + PAUSE;
+    }
+
+    /// Notes that a request failed.
     ///
     /// # Errors
     /// The error, if no further request succeeds.
-    fn pause(&mut self, error: CallError, message: &str) -> Result<(), Error> {
+    fn fail(&mut self, error: CallError, message: &str) -> Result<(), Error> {
         // A message may be to blame, which comes again then.
         let is_of_messages = matches!(&error, CallError::Refused(refusal) if refusal.kind == Kind::Messages);
         let error = error.error(message);
         if !error.kind().is_temporary() && !is_of_messages {
             return Err(error);
         }
-        tracing::debug!("{}", error.full());
-        self.not_before = Instant::now() + PAUSE;
+        if !std::mem::replace(&mut self.is_failing, true) {
+            tracing::warn!("{}; this is tried again", error.full());
+        }
+        self.pause();
         Ok(())
     }
 }

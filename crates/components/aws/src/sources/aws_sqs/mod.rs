@@ -100,9 +100,9 @@ fn four() -> usize {
 impl AwsSqsSource {
     /// How long a request waits for messages, in seconds.
     fn wait(&self) -> u64 {
-        let longest = self.aws.timeout().duration() / 2;
-        let idle = self.end_after_idle.map_or(longest, TimeSpan::duration);
-        idle.min(longest).as_secs().clamp(1, 20)
+        // None if the answer would come too late then.
+        let longest = (self.aws.timeout().duration() / 2).as_secs().min(20);
+        self.end_after_idle.map_or(longest, |idle| longest.min(idle.duration().as_secs().max(1)))
     }
 }
 

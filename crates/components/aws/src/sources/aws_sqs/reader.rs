@@ -2,7 +2,8 @@
 //!
 //! Several requests wait for messages at the same time, each in a task of its own, and their answers are sent
 //! on one after the other. The messages of an answer become one batch, or few: their order is that of the
-//! queue.
+//! queue. They are on their way from the moment they are here: an answer may wait for its turn for longer
+//! than the visibility timeout, when a sink is slow.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,11 +31,26 @@ const FIRST: usize = 256 << 10;
 const UNSETTLED: Duration = Duration::from_secs(2);
 const STALLED: u32 = 5;
 
+/// The most bytes of the id of a message, and of its handle.
+const LONGEST: usize = 4 << 10;
+
 /// The answer to a request for messages.
 enum Answer {
-    Messages(Vec<Incoming>),
+    Messages(Arrived),
     /// It has more bytes than are read.
     TooLong,
+}
+
+/// The messages of an answer, which are noted.
+#[derive(Default)]
+struct Arrived {
+    /// Those that are to be sent on.
+    new: Vec<Incoming>,
+    /// Those that are settled already.
+    settled: Vec<Arc<str>>,
+    /// The number of all messages, and about how many bytes they have.
+    count: usize,
+    bytes: usize,
 }
 
 /// Passes on the messages of a queue.
@@ -89,6 +105,7 @@ impl<'a> Reader<'a> {
 
     pub(super) async fn run(mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let read = self.read(out).await;
+        self.leave().await;
         match &read {
             // Some messages are settled only when the input has ended.
             Ok(()) => out.end(),
@@ -130,6 +147,17 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    /// Lets the queue deliver again what has arrived and had not its turn.
+    async fn leave(&mut self) {
+        self.receiving.abort_all();
+        while let Some(ended) = self.receiving.join_next().await {
+            if let Ok(Ok(Answer::Messages(arrived))) = ended {
+                let new = self.settle(arrived);
+                self.tell(News::Unsent(ids(&new)));
+            }
+        }
+    }
+
     /// True if the source is to end although the queue may have more: as many messages as may be are on their
     /// way, and some are settled only when the input has ended.
     fn has_stalled(&self, active: Instant) -> bool {
@@ -141,8 +169,8 @@ impl<'a> Reader<'a> {
     async fn next(&mut self, out: &SourceOutput) -> Result<Option<Vec<Incoming>>, Error> {
         while self.receiving.len() < self.config.concurrency {
             let body = self.request();
-            let api = self.api.clone();
-            self.receiving.spawn(async move { receive(&api, body).await });
+            let (api, deliveries) = (self.api.clone(), self.deliveries.clone());
+            self.receiving.spawn(async move { receive(&api, body, &deliveries).await });
         }
         let answer = tokio::select! {
             biased;
@@ -178,31 +206,26 @@ impl<'a> Reader<'a> {
         body
     }
 
-    /// Notes that messages arrived. Returns those that are to be sent on.
+    /// Learns from an answer how many messages to ask for. Returns those that are to be sent on.
     fn arrived(&mut self, answer: Answer) -> Vec<Incoming> {
-        let mut messages = match answer {
-            Answer::Messages(messages) => messages,
-            Answer::TooLong => {
-                // They come again.
-                self.alone = AT_ONCE * self.config.concurrency;
-                return Vec::new();
-            }
+        let Answer::Messages(arrived) = answer else {
+            // They come again.
+            self.alone = AT_ONCE * self.config.concurrency;
+            return Vec::new();
         };
-        self.alone = self.alone.saturating_sub(messages.len());
-        let size: usize = messages.iter().map(Incoming::bytes).sum();
-        if let Some(average) = size.checked_div(messages.len()) {
+        self.alone = self.alone.saturating_sub(arrived.count);
+        if let Some(average) = arrived.bytes.checked_div(arrived.count) {
             self.average = average;
         }
-        let deliveries = self.deliveries.clone();
-        messages.retain(|message| {
-            let id: Arc<str> = message.id.as_str().into();
-            let arrival = deliveries.lock().arrive(&id, &message.handle);
-            if arrival == Arrival::Settled {
-                self.tell(News::Settled(id));
-            }
-            arrival == Arrival::New
-        });
-        messages
+        self.settle(arrived)
+    }
+
+    /// Lets messages be deleted that are settled. Returns the new ones.
+    fn settle(&self, Arrived { new, settled, .. }: Arrived) -> Vec<Incoming> {
+        settled.into_iter().for_each(|id| self.tell(News::Settled(id)));
+        let mut deliveries = self.deliveries.lock();
+        deliveries.waiting = deliveries.waiting.saturating_sub(new.len());
+        new
     }
 
     async fn pass_on(&mut self, messages: &[Incoming], out: &mut SourceOutput) -> Result<(), Error> {
@@ -224,14 +247,13 @@ impl<'a> Reader<'a> {
         }
         self.tell(News::Sent(parts));
         if !rest.is_empty() {
-            self.tell(News::Unsent(rest.iter().map(|message| message.id.as_str().into()).collect()));
+            self.tell(News::Unsent(ids(rest)));
         }
         sent
     }
 
     async fn send(&mut self, batch: &[Incoming], out: &mut SourceOutput) -> Result<Part, Error> {
         let mut received = self.messages.received(batch, out).await?;
-        let ids: Vec<Arc<str>> = batch.iter().map(|message| message.id.as_str().into()).collect();
         let partition: Arc<str> = format!("{}{:016x}", prefix(&self.config.queue), *self.next).into();
         *self.next = self.next.wrapping_add(1);
         let offset = batch.iter().map(|message| json!([message.id, message.handle])).collect();
@@ -240,7 +262,7 @@ impl<'a> Reader<'a> {
             None => out.send_acked(received).await?,
             Some(reason) => out.reject_acked(received, vec![reason]).await?,
         };
-        Ok(Part { ids, partition, settled })
+        Ok(Part { ids: ids(batch), partition, settled })
     }
 
     /// True if the source is to end: the queue has no messages but those on their way here. Requests that
@@ -252,8 +274,9 @@ impl<'a> Reader<'a> {
         let Some(counts) = unless_stopped(out, counts(&self.api, self.url)).await else { return Ok(true) };
         match counts {
             Ok(Counts { visible, delivered, delayed }) => {
-                let own = self.deliveries.lock().count() as u64;
-                Ok(visible == 0 && delayed == 0 && delivered <= own)
+                let deliveries = self.deliveries.lock();
+                let is_all_here = visible == 0 && delayed == 0 && delivered <= deliveries.count() as u64;
+                Ok(is_all_here && deliveries.waiting == 0)
             }
             // A user who may not ask for them has to believe the requests for messages.
             Err(CallError::Refused(refusal)) if refusal.kind == Kind::Forbidden => Ok(true),
@@ -267,8 +290,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Sends a request for messages, and waits for them.
-async fn receive(api: &Api, body: Value) -> Result<Answer, CallError> {
+fn ids(messages: &[Incoming]) -> Vec<Arc<str>> {
+    messages.iter().map(|message| message.id.as_str().into()).collect()
+}
+
+/// Sends a request for messages, waits for them, and notes them.
+async fn receive(api: &Api, body: Value, deliveries: &Mutex<Deliveries>) -> Result<Answer, CallError> {
     let asked = Instant::now();
     let answer = api.ask("ReceiveMessage", body.to_string().into()).await?;
     if !answer.is_whole && !answer.body.is_empty() && answer.body.len() > super::MOST_ANSWER {
@@ -276,9 +303,33 @@ async fn receive(api: &Api, body: Value) -> Result<Answer, CallError> {
     }
     let Body { messages } = read(&api.request, &answer)?;
     let messages = messages.unwrap_or_default();
+    // Ids and handles are kept as long as a message is on its way.
+    let is_long = |message: &Incoming| message.id.len().max(message.handle.len()) > LONGEST;
+    if messages.len() > AT_ONCE || messages.iter().any(is_long) {
+        let server = api.request.server();
+        let text = format!("{server} delivers more messages than {AT_ONCE}, or one with a long id");
+        return Err(CallError::Failed(Error::temporary(text)));
+    }
     // A server that does not wait would be asked without end.
     if messages.is_empty() && asked.elapsed() < POLL / 2 {
         tokio::time::sleep(POLL).await;
     }
-    Ok(Answer::Messages(messages))
+    let arrived = note(messages, &mut deliveries.lock());
+    Ok(Answer::Messages(arrived))
+}
+
+/// Notes messages that arrived.
+fn note(messages: Vec<Incoming>, deliveries: &mut Deliveries) -> Arrived {
+    let bytes = messages.iter().map(Incoming::bytes).sum();
+    let mut arrived = Arrived { count: messages.len(), bytes, ..Arrived::default() };
+    for message in messages {
+        let id: Arc<str> = message.id.as_str().into();
+        match deliveries.arrive(&id, &message.handle) {
+            Arrival::New => arrived.new.push(message),
+            Arrival::OnItsWay => {}
+            Arrival::Settled => arrived.settled.push(id),
+        }
+    }
+    deliveries.waiting += arrived.new.len();
+    arrived
 }

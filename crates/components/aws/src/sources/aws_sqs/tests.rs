@@ -1,15 +1,19 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
 
-use thalweg_engine::Component;
-use thalweg_engine::testing::{self, messages, numbers, options, payloads, rows};
-use thalweg_record::{Batch, Outcome};
+use thalweg_engine::testing::{self, context, messages, numbers, options, payloads, rows};
+use thalweg_engine::{Component, SourceConfig};
+use thalweg_record::{Batch, Budget, Outcome};
 use thalweg_testbed::{Fault, Moto, Patience, Proxy, Rule, Times};
 
 use super::AwsSqsSource;
+use crate::fake::fake;
 
 const WAIT: Duration = Duration::from_secs(30);
 
@@ -194,7 +198,7 @@ async fn no_message_is_lost_when_requests_fail() {
         moto.options(proxy.address())
     );
     let source = testing::start_retried::<AwsSqsSource>(&options, 1 << 16);
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     while seen.len() < 200 {
         let batch = source.take_batch(WAIT).await.unwrap();
         seen.extend(numbers(&batch));
@@ -227,4 +231,117 @@ async fn readers_that_share_a_queue_lose_no_message() {
     all.sort_unstable();
     all.dedup();
     assert_eq!(all, (0..300).collect::<Vec<u32>>());
+}
+
+/// The handles that a queue has seen.
+#[derive(Default)]
+struct Handles {
+    delivered: BTreeSet<String>,
+    /// Those of messages that were kept from other readers for longer.
+    extended: BTreeSet<String>,
+    /// The number of requests for that.
+    extensions: usize,
+}
+
+impl Handles {
+    /// Returns the answer with a new message of this size.
+    fn deliver(&mut self, size: usize) -> Value {
+        let handle = format!("h{}", self.delivered.len());
+        self.delivered.insert(handle.clone());
+        let body = "x".repeat(size);
+        json!({ "Messages": [{ "MessageId": handle, "ReceiptHandle": handle, "Body": body }] })
+    }
+
+    fn are_extended(&self) -> bool {
+        self.delivered.is_subset(&self.extended)
+    }
+
+    fn extend(&mut self, body: &Value) {
+        self.extensions += 1;
+        let entries = body["Entries"].as_array().into_iter().flatten();
+        self.extended.extend(entries.filter_map(|entry| entry["ReceiptHandle"].as_str().map(str::to_owned)));
+    }
+}
+
+fn faked(address: SocketAddr, more: &str) -> String {
+    format!(
+        "{{ region: us-east-1, auth: {{ access_key_id: k, secret_access_key: s }}, \
+         queue: 'http://{address}/1/q', visibility_timeout: 1s, {more} }}"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_are_kept_from_other_readers_while_they_cannot_be_deleted() {
+    let handles = Arc::new(Mutex::new(Handles::default()));
+    let known = handles.clone();
+    let address = fake(move |action, body| {
+        let mut handles = known.lock();
+        match action {
+            "ReceiveMessage" if handles.delivered.len() < 2 => (200, handles.deliver(1)),
+            "ChangeMessageVisibilityBatch" => {
+                handles.extend(body);
+                (200, json!({}))
+            }
+            "DeleteMessageBatch" => (503, json!({ "__type": "ServiceUnavailable" })),
+            _ => (200, json!({})),
+        }
+    });
+    let options = faked(address, "concurrency: 1");
+    let source = testing::start::<AwsSqsSource>(&options, 1 << 16, BTreeMap::new());
+    let mut taken = take(&source, 2).await;
+    taken.remove(0).settle(Outcome::Delivered);
+    let patience = Patience::begin();
+    let before = handles.lock().extensions;
+    while handles.lock().extensions < before + 12 {
+        patience.check(|| format!("{} requests", handles.lock().extensions));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_that_wait_for_a_slow_sink_are_kept_from_other_readers() {
+    const SIZE: usize = 256 << 10;
+    let handles = Arc::new(Mutex::new(Handles::default()));
+    let known = handles.clone();
+    let address = fake(move |action, body| {
+        let mut handles = known.lock();
+        match action {
+            "ReceiveMessage" if handles.delivered.len() < 200 => (200, handles.deliver(SIZE)),
+            "ChangeMessageVisibilityBatch" => {
+                handles.extend(body);
+                (200, json!({}))
+            }
+            _ => (200, json!({})),
+        }
+    });
+    let yaml = faked(address, "concurrency: 4");
+    let source = options::<AwsSqsSource>(&yaml).build(&context()).unwrap();
+    // Nothing takes the messages, so the source waits for memory.
+    let _source = testing::start_source_within(&Budget::new(16 << 20), source, 1 << 16, BTreeMap::new());
+    let (patience, mut seen, mut still) = (Patience::begin(), 0, 0);
+    // When no more are delivered, each has been extended.
+    while still < 20 || !handles.lock().are_extended() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let count = handles.lock().delivered.len();
+        still = if count > 0 && count == seen { still + 1 } else { 0 };
+        seen = count;
+        patience.check(|| {
+            let handles = handles.lock();
+            format!("{:?} were delivered, {:?} extended", handles.delivered, handles.extended)
+        });
+    }
+}
+
+#[test]
+fn a_request_does_not_wait_for_messages_until_its_answer_comes_too_late() {
+    for (yaml, expected) in [
+        ("{ queue: q }", 15),
+        ("{ queue: q, timeout: 2m }", 20),
+        ("{ queue: q, timeout: 1s }", 0),
+        ("{ queue: q, timeout: 4s, end_after_idle: 300ms }", 1),
+        ("{ queue: q, timeout: 4s, end_after_idle: 1m }", 2),
+        ("{ queue: q, timeout: 1s, end_after_idle: 1m }", 0),
+    ] {
+        assert_eq!(options::<AwsSqsSource>(yaml).wait(), expected, "{yaml}");
+    }
 }
