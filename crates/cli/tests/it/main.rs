@@ -57,6 +57,7 @@ mod remarks;
 mod running;
 mod secrets;
 #[cfg(target_os = "linux")]
+mod schedule;
 mod services;
 mod serving;
 #[cfg(feature = "stores")]

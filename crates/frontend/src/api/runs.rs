@@ -13,6 +13,10 @@ use super::reply::Refusal;
 /// The latest runs, at most this many, without their components. A record that cannot be read is left out.
 pub(super) async fn runs(run: &Arc<Observed>, limit: u32) -> Result<Value, Refusal> {
     let runs = read(run, move |history| {
+        // The first run has not begun.
+        if !history.exists() {
+            return Ok(Vec::new());
+        }
         let records = history.records()?.filter_map(Result::ok).take(limit as usize);
         Ok(records.map(|record| record.brief()).collect::<Vec<_>>())
     })
