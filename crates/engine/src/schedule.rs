@@ -1,7 +1,7 @@
 //! The key `schedule`: when `thalweg run` runs a configuration.
 //!
-//! The times are those of [`Cron`], in a time zone: a time that a change of the clock skips does not come, and
-//! one that it repeats comes twice, as for the source `exec`. Moving a skipped time to the next one was
+//! The times are those of [`Cron`], in a time zone: a time that a change of the clock skips does not come,
+//! and one that it repeats comes twice, as for the source `exec`. Moving a skipped time to the next one was
 //! rejected: a run at 02:30 and one at 03:30 would then be one or two, and no one could say which.
 //!
 //! This is only the description. The front end waits, runs and counts.
@@ -23,9 +23,9 @@ pub struct Schedule {
     pub cron: Cron,
     /// Their time zone; UTC if there is none.
     pub timezone: Option<String>,
-    /// What happens to a time that comes while a run is active.
+    /// The treatment of a time that comes while a run is active.
     pub overlap: Overlap,
-    /// What happens after a run that failed.
+    /// The reaction to a run that failed.
     pub on_failure: OnRunFailure,
     /// The most that a run begins later than its time.
     pub jitter: TimeSpan,

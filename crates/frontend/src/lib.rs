@@ -1,5 +1,5 @@
-//! The commands `run`, `check`, `convert`, `copy`, `errors`, `buffer`, `runs`, `support-bundle`, and those for a
-//! run in another process, without a parser. The program `thalweg` and `python -m thalweg` share them.
+//! The commands `run`, `check`, `convert`, `copy`, `errors`, `buffer`, `runs`, `support-bundle`, and those
+//! for a run in another process, without a parser. The program `thalweg` and `python -m thalweg` share them.
 //!
 //! Each command takes plain options, prints text for people or JSON for programs, and returns an exit code or
 //! a [`CommandError`]. The program parses its command line with clap, Python with argparse. Progress,

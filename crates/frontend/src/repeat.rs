@@ -2,9 +2,9 @@
 //!
 //! One loop serves all three. They differ in what comes before a run, and in what stays of a failed one. With
 //! `--repeat` the first run begins at once, the others a pause after the end of the one before, and a failure
-//! of any run is one of the process. A schedule waits for its time also before the first run. Its process is a
-//! service: a failed run is logged, counted and in the history, and a service that is stopped between two runs
-//! ends well. Runs never overlap, as the loop is in the run: the times that pass meanwhile are the
+//! of any run is one of the process. A schedule waits for its time also before the first run. Its process is
+//! a service: a failed run is logged, counted and in the history, and a service that is stopped between two
+//! runs ends well. Runs never overlap, as the loop is in the run: the times that pass meanwhile are the
 //! [`Timetable`]'s.
 
 use std::str::FromStr;
@@ -101,8 +101,8 @@ impl Pace {
 }
 
 /// Runs a function as often as `pace` says. A failed run is reported, and the next one still takes place: its
-/// input may exist by then. Mistakes in the configuration and requests to end, by signals or clients, stop the
-/// repetition, whatever the outcome of the current run.
+/// input may exist by then. Mistakes in the configuration and requests to end, by signals or clients, stop
+/// the repetition, whatever the outcome of the current run.
 pub(crate) fn repeated(
     pace: &Pace,
     json: bool,

@@ -3,9 +3,9 @@
 //! Each message is a datagram of lines `NAME=VALUE` to the socket that the variable `NOTIFY_SOCKET` names.
 //! The protocol is described in sd_notify(3); it is four lines of code, so a library was rejected.
 //!
-//! A thread of its own sends the messages: also between two runs, and while the threads of the run are busy. It sends no `WATCHDOG=1` while a thread of the run makes no progress (see [`Pulse`]), so
-//! that the service manager ends and restarts a process that is stuck. A sink that waits for a server is not
-//! stuck.
+//! A thread of its own sends the messages: also between two runs, and while the threads of the run are busy.
+//! It sends no `WATCHDOG=1` while a thread of the run makes no progress (see [`Pulse`]), so that the service
+//! manager ends and restarts a process that is stuck. A sink that waits for a server is not stuck.
 //!
 //! See docs/decisions/097-a-service-is-watched-from-outside.md.
 

@@ -1,9 +1,9 @@
 //! The times of a scheduled configuration, and what became of them.
 //!
-//! The clock of the machine decides: each look at it is a parameter, so that tests have their own. A time that
-//! passed while a run was active or the machine slept has no run, or with `overlap: queue` one for all of
-//! them; it is never made up for. A clock that is set back by more than an hour is a new clock, whose times
-//! count. One that is set back by less, by a correction, does not bring a time twice.
+//! The clock of the machine decides: each look at it is a parameter, so that tests have their own. A time
+//! that passed while a run was active or the machine slept has no run, or with `overlap: queue` one for all
+//! of them; it is never made up for. A clock that is set back by more than an hour is a new clock, whose
+//! times count. One that is set back by less, by a correction, does not bring a time twice.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -44,7 +44,7 @@ const LARGEST: usize = 256 << 10;
 /// The longest text of a record, in bytes.
 const LONGEST: usize = 4096;
 
-/// What a run ran.
+/// The configuration of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigurationId {
     /// Its name, without secrets.
@@ -110,15 +110,15 @@ pub struct RunRecord {
     pub version: String,
     /// The unit of the counters: `message` or `file`.
     pub item: String,
-    /// What the sources read.
+    /// The number of messages or files that the sources read.
     pub read: u64,
     /// Its bytes.
     pub bytes_read: u64,
-    /// What the sinks wrote.
+    /// The number that the sinks wrote.
     pub written: u64,
     /// Its bytes.
     pub bytes_written: u64,
-    /// What was kept as dead letters.
+    /// The number that was kept as dead letters.
     pub dead_letters: u64,
     /// Dead letters that were dropped.
     pub dead_letters_dropped: u64,
@@ -249,8 +249,8 @@ impl History {
         self.folder.is_dir()
     }
 
-    /// Returns the records, the latest first. They are read one by one; one that cannot be read is an error in
-    /// its place.
+    /// Returns the records, the latest first. They are read one by one; one that cannot be read is an error
+    /// in its place.
     ///
     /// # Errors
     /// If the folder cannot be read.
@@ -284,8 +284,8 @@ impl History {
         Ok(None)
     }
 
-    /// Completes the records of killed runs, removes the oldest ones, and begins one. Only the process that has
-    /// the state directory may do so.
+    /// Completes the records of killed runs, removes the oldest ones, and begins one. Only the process that
+    /// has the state directory may do so.
     pub(crate) fn begin(&self, configuration: &ConfigurationId) -> io::Result<Recording> {
         create_private(&self.folder)?;
         self.complete_killed()?;

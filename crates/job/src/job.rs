@@ -35,7 +35,7 @@ pub struct Phase {
     pub processor: Option<String>,
     /// The operations of another dialect behind the transforms.
     pub operations: Option<Operations>,
-    /// What the history says of its configuration. Without it, the run leaves no record.
+    /// The configuration in the history. Without it, the run leaves no record.
     pub configuration: Option<ConfigurationId>,
 }
 
