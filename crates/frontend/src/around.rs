@@ -85,7 +85,7 @@ impl Around<'_> {
     /// Waits between two runs. Returns false if the process is to end.
     ///
     /// # Errors
-    /// If an address cannot be listened on, or the token cannot be read.
+    /// If no address was bound so far, and one cannot be bound or the token cannot be read.
     pub(crate) fn wait(&self, awaited: &Awaited) -> Result<bool, CommandError> {
         let next = awaited.next();
         if matches!(awaited, Awaited::Time(_)) {
@@ -96,7 +96,13 @@ impl Around<'_> {
         }
         let waited = pause(
             async {
-                self.serve(awaited)?;
+                match self.serve(awaited) {
+                    Err(error) if self.listeners.is_open() => {
+                        // The next run may have what is missing here, and says so if not.
+                        tracing::warn!("no client is answered until the next run: {error}");
+                    }
+                    served => served?,
+                }
                 tokio::select! {
                     () = awaited.over() => {}
                     () = self.stop.heeded() => {}

@@ -325,7 +325,7 @@ impl History {
         for (id, _) in self.found()?.into_iter().filter(|(_, ending)| *ending == ACTIVE) {
             let path = self.path(id, ACTIVE);
             // The former run of this process or another one may still be about to end its record.
-            if is_locked(&File::open(&path)?) {
+            if is_locked(&open_regular(&path)?) {
                 continue;
             }
             if !self.path(id, ENDED).exists() {
@@ -533,8 +533,8 @@ mod tests {
             [(3, RunOutcome::Running), (2, RunOutcome::Done), (1, RunOutcome::Interrupted)]
         );
         third.end(&Ok(summary(1)));
-        let names = fs::read_dir(&history.folder).unwrap().map(|entry| entry.unwrap().path());
-        assert!(names.into_iter().all(|path| path.extension().is_some_and(|ending| ending == ENDED)));
+        let mut names = fs::read_dir(&history.folder).unwrap().map(|entry| entry.unwrap().path());
+        assert!(names.all(|path| path.extension().is_some_and(|ending| ending == ENDED)));
     }
 
     #[test]

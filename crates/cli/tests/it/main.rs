@@ -55,9 +55,10 @@ mod prometheus;
 mod redis;
 mod remarks;
 mod running;
-mod secrets;
 #[cfg(target_os = "linux")]
 mod schedule;
+mod secrets;
+#[cfg(target_os = "linux")]
 mod services;
 mod serving;
 #[cfg(feature = "stores")]

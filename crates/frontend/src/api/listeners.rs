@@ -27,6 +27,11 @@ impl Listeners {
         Self { addresses: addresses.to_vec(), bound: Mutex::default() }
     }
 
+    /// True if the addresses are bound.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.bound.lock().is_empty()
+    }
+
     /// Binds the addresses, unless they are: an address in use is an early error. Returns a line for each one
     /// that is bound now, with the port that the system chose if none was given.
     pub(crate) fn open(&self) -> Result<Vec<String>, LoadError> {
