@@ -11,7 +11,7 @@ use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_frontend::errors::{
     self, ClearOptions, Filter, ListOptions, ReplayOptions, ShowOptions, StateLocation,
 };
-use thalweg_frontend::{CheckOptions, CommandError, Exit, Repeat, RunRequest, Show, report};
+use thalweg_frontend::{CheckOptions, CommandError, Exit, Repeat, RunRequest, Scheduling, Show, report};
 use thalweg_job::copy::CopyOptions;
 use thalweg_job::{Configuration, Overrides, RunOptions, cores};
 
@@ -36,6 +36,7 @@ pub struct RunArguments {
     repeat: bool,
     sleep: Option<String>,
     iterations: Option<u64>,
+    schedule: Option<String>,
     service_definition: Option<PathBuf>,
     compat_exit_code: bool,
 }
@@ -47,6 +48,7 @@ impl RunArguments {
         let drain_timeout = option("drain-timeout", self.drain_timeout.as_deref(), time)?;
         let pause = option("sleep", self.sleep.as_deref(), time)?;
         let iterations = self.iterations;
+        let schedule = option("schedule", self.schedule.as_deref(), schedule)?;
         Ok(RunRequest {
             overrides: Overrides { names, state: self.state.clone(), memory },
             options: RunOptions {
@@ -66,6 +68,7 @@ impl RunArguments {
             dry_run: self.dry_run,
             strict: self.strict,
             repeat: self.repeat.then(|| Repeat { pause: pause.unwrap_or(Repeat::PAUSE), iterations }),
+            schedule: schedule.unwrap_or_default(),
             compat_exit_code: self.compat_exit_code,
             reports_skipped: false,
             hints: false,
@@ -98,6 +101,11 @@ fn size(text: &str) -> Result<ByteSize, String> {
 /// Parses an address with a port.
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write an IP address and a port, such as `127.0.0.1:9090`".to_owned())
+}
+
+/// Parses the times of a schedule, or `off`.
+fn schedule(text: &str) -> Result<Scheduling, String> {
+    Scheduling::from_str(text).map_err(|error| error.to_string())
 }
 
 /// Parses a time span, or a number of seconds.

@@ -113,6 +113,7 @@ def test_a_wrong_command_line_is_exit_code_2(command: str, options: str, message
     [
         ("--memory=1GX", "`--memory`: `GX` is not a unit of size. Did you mean `1GB`?"),
         ("--drain-timeout=1x", "`--drain-timeout`: `x` is not a unit of time"),
+        ("--schedule=* *", "`--schedule`: `* *` is not a line of times"),
         ("--listen=localhost", "`--listen`: write an IP address and a port, such as `127.0.0.1:9090`"),
     ],
 )

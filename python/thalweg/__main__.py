@@ -151,6 +151,7 @@ def _add_run(command: argparse.ArgumentParser) -> None:
     command.add_argument("--repeat", action="store_true", help="run the configuration again when it has ended")
     command.add_argument("-s", "--sleep", metavar="TIME", help="the pause between two runs (1s)")
     command.add_argument("-i", "--iterations", type=_number(1), metavar="N", help="the number of runs in all")
+    command.add_argument("--schedule", metavar="CRON", help="run the configuration at these times, or off: once")
     command.add_argument(
         "-f", "--service-definition", type=Path, metavar="FILE", help="a service definition of capyfile"
     )

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::{LazyLock, PoisonError, RwLock};
 
 use crate::check::without_secret;
-use crate::types::{byte_range, byte_size, pattern, time_span};
+use crate::types::{byte_range, byte_size, cron, pattern, time_span};
 use crate::{Diagnostic, Node, place};
 
 /// A mistake in a text.
@@ -71,10 +71,11 @@ impl std::error::Error for FormatError {}
 type Check = fn(&str) -> Result<(), FormatError>;
 
 static FORMATS: LazyLock<RwLock<HashMap<&'static str, Check>>> = LazyLock::new(|| {
-    let own: [(&str, Check); 4] = [
+    let own: [(&str, Check); 5] = [
         (byte_range::FORMAT, byte_range::check),
         (byte_size::FORMAT, byte_size::check),
         (time_span::FORMAT, time_span::check),
+        (cron::FORMAT, cron::check),
         (pattern::FORMAT, pattern::check),
     ];
     RwLock::new(HashMap::from(own))

@@ -16,7 +16,7 @@
 //!
 //! A check of a text that a schema cannot express, such as "this is a regular expression", is a *format*. The
 //! schema names the format, and [`register_format`] defines it. Its mistakes are shown at their position
-//! inside the text. [`ByteSize`], [`TimeSpan`] and [`Pattern`] are types with such formats.
+//! inside the text. [`ByteSize`], [`TimeSpan`], [`Cron`] and [`Pattern`] are types with such formats.
 //!
 //! [`write()`] works in the other direction: it writes nodes as YAML with comments. It shows the result of
 //! converting another dialect.
@@ -60,5 +60,5 @@ pub use mistake::Mistake;
 pub use nearest::nearest;
 pub use node::{Key, Node, Span, Value};
 pub use shortened::shortened;
-pub use types::{ByteRange, ByteSize, FileMode, List, Pattern, TimeSpan};
+pub use types::{ByteRange, ByteSize, Cron, FileMode, List, Pattern, TimeSpan};
 pub use write::{Comments, write};

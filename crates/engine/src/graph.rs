@@ -13,6 +13,7 @@ use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
 
 use crate::component::{Flow, SinkConfig, SourceConfig, Step};
+use crate::schedule::Schedule;
 use crate::settings::{BufferLimits, BufferSettings, DeadLetterLimits, OnError, UnknownFields};
 
 /// A checked configuration. Its `Display` shows the edges.
@@ -30,6 +31,8 @@ pub struct Graph {
     pub temporary: Option<PathBuf>,
     /// The treatment of fields that no message can have.
     pub unknown_fields: UnknownFields,
+    /// When `run` runs it. Without one, once.
+    pub schedule: Option<Schedule>,
     /// Sources by name, in the order of the configuration.
     pub sources: Vec<SourceNode>,
     /// Pipelines by name, in the order of the configuration.

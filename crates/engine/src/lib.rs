@@ -31,6 +31,7 @@ mod rejects;
 pub mod replay;
 mod router;
 mod run;
+mod schedule;
 mod schema;
 pub mod segments;
 mod settings;
@@ -65,6 +66,7 @@ pub use run::{
     SourceState, SourceStatus, StateDir, Summary, Tap, TapError, TapRequest, Tapped, Undrained,
     UnknownSource,
 };
+pub use schedule::{OnRunFailure, Overlap, Schedule};
 pub use schema::schema;
 pub use settings::{
     BufferLimits, BufferSettings, ByKey, DEFAULT_MEMORY, DeadLetterLimits, Failover, OnError,

@@ -208,7 +208,12 @@ impl Registry {
 }
 
 /// Reports each mistake where its option is, or at `span` if the option is not in the document.
-pub(crate) fn report(mistakes: Vec<Mistake>, options: &Node, span: Span, diagnostics: &mut Diagnostics) {
+pub(crate) fn report(
+    mistakes: impl IntoIterator<Item = Mistake>,
+    options: &Node,
+    span: Span,
+    diagnostics: &mut Diagnostics,
+) {
     for Mistake { option, message, help } in mistakes {
         let at = options.get(option).map_or(span, |node| node.span);
         let mistake = diagnostics.error(at, message);

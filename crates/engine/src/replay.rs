@@ -372,6 +372,7 @@ fn nothing_of(graph: &Graph) -> Graph {
         buffers: graph.buffers,
         temporary: graph.temporary.clone(),
         unknown_fields: graph.unknown_fields,
+        schedule: None,
         sources: Vec::new(),
         pipelines: Vec::new(),
         sinks: Vec::new(),

@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, List, TimeSpan};
 
+use crate::schedule::Schedule;
+
 /// The budget if the configuration has none.
 pub const DEFAULT_MEMORY: ByteSize = ByteSize(256 << 20);
 
@@ -30,6 +32,10 @@ pub struct Settings {
     /// not fit: `error` (the default) makes it a mistake of the configuration, and with `accept` the step has
     /// no effect.
     pub unknown_fields: UnknownFields,
+    /// The times at which `thalweg run` runs the configuration, again and again in one process, until it is
+    /// stopped: in the notation of cron, or a mapping with more options. By default it runs once, at once.
+    #[schemars(example = "*/5 * * * *")]
+    pub schedule: Option<Schedule>,
 }
 
 /// The treatment of unknown fields.
@@ -52,6 +58,7 @@ impl Default for Settings {
             buffers: BufferLimits::default(),
             temporary: None,
             unknown_fields: UnknownFields::default(),
+            schedule: None,
         }
     }
 }

@@ -116,6 +116,20 @@ pub fn moment(time_us: i64) -> String {
     }
 }
 
+/// Rows in columns, each as wide as its widest cell.
+#[must_use]
+pub(crate) fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let widths: [usize; COLUMNS] = std::array::from_fn(width);
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        text += cells.collect::<Vec<_>>().join("  ").trim_end();
+        text.push('\n');
+    }
+    text
+}
+
 /// The beginning of a text, on one line of at most `width` characters, with a dot for each that is not seen.
 #[must_use]
 pub fn excerpt(text: &str, width: usize) -> String {

@@ -3,7 +3,7 @@
 //! A run is *healthy* if every component can work at present. A component that retries is not: it waits for
 //! something outside, and a restart would not help. A run is *ready* once all components are built and run,
 //! until it is asked to stop. A sink whose server is down leaves it ready: its sources still take input, as
-//! far as buffers go.
+//! far as buffers go. A process that waits for its next run is both.
 
 use std::time::Duration;
 
@@ -64,4 +64,9 @@ pub(crate) fn ready(handle: &Handle) -> (bool, Value) {
         (false, true) => "ready",
     };
     (status == "ready", json!({ "status": status }))
+}
+
+/// Returns the answer of both between two runs: all is well with a process that waits for its next run.
+pub(crate) fn waiting(next: &str) -> (bool, Value) {
+    (true, json!({ "status": "waiting", "next_run": next }))
 }

@@ -1,5 +1,5 @@
-//! The commands `run`, `check`, `convert`, `copy`, `errors`, `buffer`, `support-bundle`, and those for a run
-//! in another process, without a parser. The program `thalweg` and `python -m thalweg` share them.
+//! The commands `run`, `check`, `convert`, `copy`, `errors`, `buffer`, `runs`, `support-bundle`, and those
+//! for a run in another process, without a parser. The program `thalweg` and `python -m thalweg` share them.
 //!
 //! Each command takes plain options, prints text for people or JSON for programs, and returns an exit code or
 //! a [`CommandError`]. The program parses its command line with clap, Python with argparse. Progress,
@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod around;
 pub mod buffer;
 mod check;
 mod convert;
@@ -33,10 +34,12 @@ pub mod remote;
 mod repeat;
 mod repeats;
 mod run;
+pub mod runs;
 mod screen;
 mod service_manager;
 mod summary;
 mod support_bundle;
+mod timetable;
 mod write_new;
 
 pub use check::{CheckOptions, check, described};
@@ -45,7 +48,7 @@ pub use convert::convert;
 pub use copy::{copy, print_config};
 pub use exit::{CommandError, Early, Exit, WRONG, report, until_heeded};
 pub use paint::Paint;
-pub use repeat::Repeat;
+pub use repeat::{Repeat, Scheduling};
 pub use run::{RunRequest, run};
 pub use screen::{Screen, Show};
 pub use support_bundle::{BundleOptions, support_bundle};

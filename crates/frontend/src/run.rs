@@ -3,19 +3,23 @@
 use std::io::{BufWriter, IsTerminal, Write, stdout};
 use std::sync::Arc;
 
-use thalweg_job::{Configuration, DryRun, JobRun, Outcome, Overrides, RunOptions, Signals};
+use chrono::Utc;
+use thalweg_engine::Schedule;
+use thalweg_job::{Configuration, DryRun, Job, JobRun, Outcome, Overrides, RunOptions, Signals};
 use thalweg_redact::for_terminal;
 
-use crate::api::StopRequest;
+use crate::api::{Listeners, StopRequest};
+use crate::around::Around;
 use crate::exit::{CommandError, Exit};
 use crate::limits;
 use crate::paint::Paint;
 use crate::print;
 use crate::pulse::Pulse;
-use crate::repeat::{Repeat, repeated};
+use crate::repeat::{Pace, Repeat, Scheduling, repeated};
 use crate::screen::{Screen, Show};
 use crate::service_manager::ServiceManager;
 use crate::summary;
+use crate::timetable::Timetable;
 
 /// How to run a configuration.
 #[derive(Debug, Clone, Default)]
@@ -30,6 +34,8 @@ pub struct RunRequest {
     pub strict: bool,
     /// How to repeat it, if at all.
     pub repeat: Option<Repeat>,
+    /// Whether it runs at the times of a schedule.
+    pub schedule: Scheduling,
     /// True if a service exits with code 0 even if files failed.
     pub compat_exit_code: bool,
     /// True if a service reports the files that its operations skip, as capyfile's concurrent modes do.
@@ -43,7 +49,8 @@ pub struct RunRequest {
     pub shows_rejected: Option<&'static str>,
 }
 
-/// Runs a configuration until its sources end or a signal stops it.
+/// Runs a configuration until its sources end or a signal stops it, or at the times of its schedule until a
+/// signal stops the process.
 ///
 /// # Errors
 /// Why it could not run, or why the run failed.
@@ -53,9 +60,31 @@ pub fn run(configuration: &Configuration, request: &RunRequest) -> Result<Exit, 
     let pulse = Pulse::default();
     let manager = ServiceManager::of_the_environment(&pulse, request.show.json).map(Arc::new);
     let stop = StopRequest::default();
-    let around = Around { signals: &signals, manager: manager.as_ref(), pulse: &pulse, stop: &stop };
-    repeated(request.repeat, request.show.json, &signals, &stop, || {
-        let ended = once(configuration, request, &around);
+    let build = || configuration.job(&thalweg_job::registry(), &request.overrides);
+    let mut built = Some(build());
+    let job = built.as_ref().and_then(|built| built.as_ref().ok());
+    let pace = pace_of(request, job)?;
+    let state_dir = job.and_then(|job| job.phases.first()).map(|phase| phase.state_dir.clone());
+    if pace.timetable().is_some() {
+        // A mistake is reported at once. Each run reads variables and secrets as they are at its time.
+        built.take().transpose()?;
+    }
+    let listeners = Arc::new(Listeners::new(&request.show.listen));
+    let around = Around {
+        signals: &signals,
+        manager: manager.as_ref(),
+        pulse: &pulse,
+        stop: &stop,
+        show: &request.show,
+        listeners: &listeners,
+        timetable: pace.timetable(),
+        configuration: configuration.name(),
+        state_dir,
+    };
+    repeated(&pace, request.show.json, &around, || {
+        let job = built.take().unwrap_or_else(build);
+        let ended =
+            job.map_err(CommandError::from).and_then(|job| once(configuration, job, request, &around));
         // A run that could not begin has not said that it ended.
         around.pulse.end();
         if let Some(manager) = around.manager {
@@ -65,20 +94,36 @@ pub fn run(configuration: &Configuration, request: &RunRequest) -> Result<Exit, 
     })
 }
 
-/// Things that all runs of a process share.
-struct Around<'a> {
-    signals: &'a Signals,
-    manager: Option<&'a Arc<ServiceManager>>,
-    pulse: &'a Pulse,
-    stop: &'a StopRequest,
+/// When the runs begin. A dry run takes place once, at once.
+fn pace_of(request: &RunRequest, job: Option<&Job>) -> Result<Pace, CommandError> {
+    let configured = job.and_then(Job::schedule);
+    let schedule = match &request.schedule {
+        _ if request.dry_run => None,
+        Scheduling::Off => None,
+        Scheduling::AsConfigured => configured.cloned(),
+        Scheduling::At(cron) => Some(match configured {
+            Some(configured) => Schedule { cron: cron.clone(), ..configured.clone() },
+            None => cron.clone().into(),
+        }),
+    };
+    match (schedule, request.repeat) {
+        (None, None) => Ok(Pace::Once),
+        (None, Some(repeat)) => Ok(Pace::After(repeat)),
+        (Some(schedule), None) => Ok(Pace::At(Timetable::new(schedule, Utc::now()))),
+        (Some(_), Some(_)) => Err(CommandError::Usage(
+            "`--repeat` and a schedule exclude each other: leave one out. `--schedule off` ignores the `schedule` \
+             of the configuration"
+                .to_owned(),
+        )),
+    }
 }
 
 fn once(
     configuration: &Configuration,
+    job: Job,
     request: &RunRequest,
     around: &Around<'_>,
 ) -> Result<Exit, CommandError> {
-    let job = configuration.job(&thalweg_job::registry(), &request.overrides)?;
     let Show { json, quiet, verbose, .. } = request.show;
     let speaks = !json && !quiet;
     let events = job.file_events(
@@ -102,9 +147,7 @@ fn once(
     };
     // Progress would garble the lines of file events.
     let show = Show { quiet: quiet || (speaks && events.is_some()), ..request.show.clone() };
-    let screen = Screen::new(show).with_events(events.clone()).reporting(report);
-    let screen = screen.managed(around.manager.cloned(), around.pulse);
-    let mut screen = screen.controlled(configuration.name(), around.stop);
+    let mut screen = Screen::new(show).with_events(events.clone()).reporting(report).within(around);
     if verbose {
         print::err(&print::event(json, false, "limits", &limits::line(&job, request.options.cores)));
     }

@@ -5,19 +5,22 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use chrono::Utc;
 use thalweg_engine::{FileWatcher, Handle};
 use thalweg_job::{FileEvents, LoadError, Notice, Observer, Outcome, Phase};
 use thalweg_redact::redacted;
 use tokio::task::AbortHandle;
 
 use crate::api::socket::{NAME, SocketFile};
-use crate::api::{Observed, Server, StopRequest, Token, serve_socket};
+use crate::api::{Activity, Listeners, Observed, StopRequest, Token, serve_socket};
+use crate::around::{Around, history_of};
 use crate::log;
 use crate::print;
 use crate::progress::{Progress, Watching};
 use crate::pulse::Pulse;
 use crate::run::Report;
 use crate::service_manager::ServiceManager;
+use crate::timetable::Timetable;
 
 /// The output that a user wants.
 #[derive(Debug, Clone, Default)]
@@ -48,6 +51,8 @@ pub struct Screen {
     /// The name of the configuration, if clients may control the run.
     configuration: Option<String>,
     stop: StopRequest,
+    listeners: Arc<Listeners>,
+    timetable: Option<Timetable>,
     /// True once it was said that the run stops.
     has_said_stopping: bool,
     /// The servers of metrics and the API, which end with the run. Its runtime may last longer.
@@ -59,8 +64,11 @@ impl Screen {
     /// Shows nothing yet.
     #[must_use]
     pub fn new(show: Show) -> Self {
+        let listeners = Arc::new(Listeners::new(&show.listen));
         Self {
             show,
+            listeners,
+            timetable: None,
             events: None,
             report: None,
             progress: None,
@@ -89,19 +97,15 @@ impl Screen {
         self
     }
 
-    /// Lets `manager` see how the run goes, by this pulse.
+    /// Shows the run as one of a process: to the service manager, and to clients, which may control it.
     #[must_use]
-    pub(crate) fn managed(mut self, manager: Option<Arc<ServiceManager>>, pulse: &Pulse) -> Self {
-        self.manager = manager;
-        self.pulse = pulse.clone();
-        self
-    }
-
-    /// Lets clients control the run of this configuration. `stop` is set when one asks the process to stop.
-    #[must_use]
-    pub(crate) fn controlled(mut self, configuration: &str, stop: &StopRequest) -> Self {
-        self.configuration = Some(redacted(configuration).into_owned());
-        self.stop = stop.clone();
+    pub(crate) fn within(mut self, around: &Around<'_>) -> Self {
+        self.manager = around.manager.cloned();
+        self.pulse = around.pulse.clone();
+        self.configuration = Some(redacted(around.configuration).into_owned());
+        self.stop = around.stop.clone();
+        self.listeners = around.listeners.clone();
+        self.timetable = around.timetable.cloned();
         self
     }
 
@@ -109,20 +113,21 @@ impl Screen {
     fn serve(&mut self, phase: &Phase, handle: &Handle) -> Result<(), LoadError> {
         let token = self.show.api_token_file.as_deref().map(Token::read).transpose()?;
         let run = Arc::new(Observed {
-            handle: handle.clone(),
+            activity: Activity::Running(handle.clone()),
             pulse: self.pulse.clone(),
             begun: Instant::now(),
             configuration: self.configuration.clone().unwrap_or_default(),
             state: phase.state_dir.folder.clone(),
+            history: history_of(&phase.state_dir),
+            timetable: self.timetable.clone(),
             token,
             stop: self.stop.clone(),
             letters: Arc::default(),
         });
-        for &address in &self.show.listen {
-            let server = Server::bind(address, run.clone())?;
-            self.tell("listening", &format!("listening: http://{}/metrics", server.address()?));
-            self.servers.push(tokio::spawn(server.run()).abort_handle());
+        for line in self.listeners.open()? {
+            self.tell("listening", &line);
         }
+        self.servers.extend(self.listeners.serve(&run)?);
         if self.configuration.is_some() && phase.state_dir.positions {
             self.serve_socket(&run);
         }
@@ -214,6 +219,9 @@ impl Observer for Screen {
 
     fn tick(&mut self, _: &Handle) {
         self.pulse.tick();
+        if let Some(timetable) = &self.timetable {
+            timetable.look(Utc::now());
+        }
         if self.stop.is_set() && !self.has_said_stopping {
             self.say_stopping();
         }

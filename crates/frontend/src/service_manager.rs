@@ -3,10 +3,9 @@
 //! Each message is a datagram of lines `NAME=VALUE` to the socket that the variable `NOTIFY_SOCKET` names.
 //! The protocol is described in sd_notify(3); it is four lines of code, so a library was rejected.
 //!
-//! A thread of its own sends the messages: also between two runs of `--repeat`, and while the threads of the
-//! run are busy. It sends no `WATCHDOG=1` while a thread of the run makes no progress (see [`Pulse`]), so
-//! that the service manager ends and restarts a process that is stuck. A sink that waits for a server is not
-//! stuck.
+//! A thread of its own sends the messages: also between two runs, and while the threads of the run are busy.
+//! It sends no `WATCHDOG=1` while a thread of the run makes no progress (see [`Pulse`]), so that the service
+//! manager ends and restarts a process that is stuck. A sink that waits for a server is not stuck.
 //!
 //! See docs/decisions/097-a-service-is-watched-from-outside.md.
 
@@ -55,6 +54,8 @@ struct Shared {
 #[derive(Default)]
 struct Current {
     handle: Option<Handle>,
+    /// When the next run begins, if that is waited for.
+    next_run: Option<String>,
     /// True once the components of a run were built and ran. A short job may have ended before the thread
     /// looks.
     was_started: bool,
@@ -90,7 +91,14 @@ impl ServiceManager {
 
     /// A run begins.
     pub(crate) fn begin(&self, handle: &Handle) {
-        self.shared.current.lock().handle = Some(handle.clone());
+        let mut current = self.shared.current.lock();
+        current.handle = Some(handle.clone());
+        current.next_run = None;
+    }
+
+    /// The process waits for its next run, which begins at this time.
+    pub(crate) fn waiting(&self, next_run: &str) {
+        self.change(|current| current.next_run = Some(next_run.to_owned()));
     }
 
     /// A signal asked the process to end.
@@ -129,11 +137,11 @@ impl Drop for ServiceManager {
 /// Sends what is due until the end.
 fn attend(shared: &Shared, socket: &Socket, mut report: Report, woken: &Receiver<()>) {
     while !matches!(woken.recv_timeout(report.look_every()), Err(RecvTimeoutError::Disconnected)) {
-        let (handle, was_started, is_stopping) = {
+        let (handle, next_run, was_started, is_stopping) = {
             let current = shared.current.lock();
-            (current.handle.clone(), current.was_started, current.is_stopping)
+            (current.handle.clone(), current.next_run.clone(), current.was_started, current.is_stopping)
         };
-        let mut view = View::of(handle.as_ref(), is_stopping, shared.pulse.still_for());
+        let mut view = View::of(handle.as_ref(), next_run, is_stopping, shared.pulse.still_for());
         view.is_started |= was_started;
         let message = report.due(&view, Instant::now());
         if let Err(error) = socket.send(&message) {
@@ -175,7 +183,7 @@ impl Socket {
 
 /// The state of the process at one moment.
 struct View {
-    /// True if all components are built and run.
+    /// True if all components are built and run, or the process waits for its next run.
     is_started: bool,
     is_stopping: bool,
     /// How long a thread of the run has made no progress.
@@ -187,14 +195,17 @@ struct View {
 }
 
 impl View {
-    fn of(handle: Option<&Handle>, is_stopping: bool, still_for: Duration) -> Self {
-        let is_started = handle.is_some_and(Handle::is_started);
+    fn of(handle: Option<&Handle>, next_run: Option<String>, is_stopping: bool, still_for: Duration) -> Self {
+        let is_started = handle.map_or(next_run.is_some(), Handle::is_started);
         let counts = handle.map(Handle::counts).unwrap_or_default();
         let problem = handle.and_then(|handle| problems(handle, &counts, still_for).into_iter().next());
         let (text, counts) = match (handle, problem) {
             (_, Some(problem)) => (format!("{}: {}", problem.component, problem.reason), String::new()),
             (None, None) if is_stopping => ("stopped".to_owned(), String::new()),
-            (None, None) => ("no run is active".to_owned(), String::new()),
+            (None, None) => match next_run {
+                Some(next) => (format!("waiting: the next run begins at {next}"), String::new()),
+                None => ("no run is active".to_owned(), String::new()),
+            },
             (Some(_), None) if !is_started => ("starting".to_owned(), String::new()),
             (Some(handle), None) => ("running".to_owned(), moved(handle, &counts)),
         };
@@ -327,6 +338,17 @@ mod tests {
         assert_eq!(report.due(&more, start + COUNT_EVERY), "STATUS=running: 4 messages read, 4 written");
         let waits = view("out: connection refused\nWATCHDOG=1");
         assert_eq!(report.due(&waits, start + COUNT_EVERY), "STATUS=out: connection refused WATCHDOG=1");
+    }
+
+    #[test]
+    fn a_process_that_waits_for_its_first_run_is_ready() {
+        let view = View::of(None, Some("2026-11-28T02:30:00Z".to_owned()), false, Duration::ZERO);
+        let mut report = Report::new(Some(SECOND * 10));
+        assert_eq!(
+            report.due(&view, Instant::now()),
+            "READY=1\nSTATUS=waiting: the next run begins at 2026-11-28T02:30:00Z\nWATCHDOG=1"
+        );
+        assert!(!View::of(None, None, false, Duration::ZERO).is_started);
     }
 
     #[test]

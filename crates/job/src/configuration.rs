@@ -11,6 +11,7 @@ use thalweg_redact::without_secrets;
 
 use crate::environment::{EtcdLookup, FETCH_TIMEOUT, wait};
 use crate::error::{LoadError, did_you_mean};
+use crate::history::ConfigurationId;
 use crate::identity::Identity;
 use crate::job::{Job, Overrides, Phase, restrict};
 use crate::limits::Limits;
@@ -251,6 +252,7 @@ impl Configuration {
         let identity = self.identity()?;
         let mut found_remarks = converted.remarks;
         let mut phases = Vec::new();
+        let configuration = ConfigurationId::new(self.name(), self.document.text());
         for (number, found) in converted.phases.into_iter().enumerate() {
             // In a converted configuration, a step without effect is none of the user's mistakes.
             let read = if self.dialect.is_native() { read_checked } else { read };
@@ -272,7 +274,8 @@ impl Configuration {
                 state_dir.folder.push(format!("{processor}-{}", number + 1));
             }
             let (processor, operations) = (found.processor, found.operations);
-            phases.push(Phase { graph, state_dir, processor, operations });
+            let configuration = Some(configuration.clone());
+            phases.push(Phase { graph, state_dir, processor, operations, configuration });
         }
         let is_shown = |found: &Diagnostics| !self.dialect.is_native() || !found.is_empty();
         let remarks = Some(found_remarks).filter(is_shown);

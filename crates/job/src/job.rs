@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use thalweg_config::{ByteSize, Diagnostics};
 use thalweg_dialects::Service;
 use thalweg_dialects::capyfile::Operations;
-use thalweg_engine::{Graph, StateDir};
+use thalweg_engine::{Graph, Schedule, StateDir};
 
 use crate::error::{LoadError, did_you_mean};
+use crate::history::ConfigurationId;
 
 /// The phases that one command runs, one after the other.
 pub struct Job {
@@ -34,6 +35,16 @@ pub struct Phase {
     pub processor: Option<String>,
     /// The operations of another dialect behind the transforms.
     pub operations: Option<Operations>,
+    /// The configuration in the history. Without it, the run leaves no record.
+    pub configuration: Option<ConfigurationId>,
+}
+
+impl Job {
+    /// Returns when the configuration is to run, if it says so.
+    #[must_use]
+    pub fn schedule(&self) -> Option<&Schedule> {
+        self.phases.first()?.graph.schedule.as_ref()
+    }
 }
 
 /// Settings beside a configuration, which replace those in it.

@@ -17,6 +17,7 @@ mod pipe;
 mod ps;
 mod reference;
 mod run;
+mod runs;
 mod schema;
 mod serve;
 mod source;
@@ -32,8 +33,8 @@ use std::time::Duration;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
-use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_frontend::{CommandError, Early, Exit};
+use thalweg_config::{ByteSize, FormatError, TimeSpan};
+use thalweg_frontend::{CommandError, Early, Exit, Scheduling};
 use thalweg_job::{Configuration, GollumVersion, LoadError};
 
 use crate::version;
@@ -92,6 +93,7 @@ enum Command {
     Capyworker(capyfile::Capyworker),
     Errors(errors::Arguments),
     Buffer(buffer::Arguments),
+    Runs(runs::Arguments),
     Ps(ps::Arguments),
     Top(top::Arguments),
     Tap(tap::Arguments),
@@ -151,6 +153,7 @@ pub fn dispatch(line: CommandLine) -> Result<Exit, CommandError> {
         Command::Capyworker(arguments) => capyfile::run(capyfile::Program::Capyworker, &arguments.options),
         Command::Errors(arguments) => errors::run(arguments),
         Command::Buffer(arguments) => buffer::run(arguments),
+        Command::Runs(arguments) => runs::run(arguments),
         Command::Ps(arguments) => ps::run(arguments),
         Command::Top(arguments) => top::run(arguments),
         Command::Tap(arguments) => tap::run(arguments),
@@ -183,6 +186,11 @@ fn size(text: &str) -> Result<ByteSize, String> {
 /// Parses an address with a port.
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write an IP address and a port, such as `127.0.0.1:9090`".to_owned())
+}
+
+/// Parses the times of a schedule, or `off`.
+fn schedule(text: &str) -> Result<Scheduling, String> {
+    text.parse().map_err(|error: FormatError| error.to_string())
 }
 
 /// Parses a time span, or a number of seconds.

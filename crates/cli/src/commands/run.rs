@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use thalweg_config::ByteSize;
-use thalweg_frontend::{CommandError, Exit, Repeat, RunRequest, Show};
+use thalweg_frontend::{CommandError, Exit, Repeat, RunRequest, Scheduling, Show};
 use thalweg_job::{Configuration, GollumVersion, Overrides, RunOptions, cores};
 
-use super::{COMPATIBILITY, address, candidates, size, time};
+use super::{COMPATIBILITY, address, candidates, schedule, size, time};
 
 /// Runs a configuration until its sources end, or until a signal stops it.
 ///
@@ -24,11 +24,13 @@ use super::{COMPATIBILITY, address, candidates, size, time};
   zcat old.gz | thalweg run from-stdin.yaml | wc -l
   thalweg new generate | thalweg run -
   thalweg run logs.yaml --repeat --sleep 10s
+  thalweg run logs.yaml --state /var/lib/logs --schedule '30 2 * * *'
   thalweg run service.yml photos:archive       a service definition of capyfile
 
 With --json, all output goes to the standard error output, one object per line; the standard
-output belongs to the sink `stdout`. Each object has an `event`: `listening`, `progress` (every
-10 s), `log`, `stopping`, `reopening`, `limits`, and at the end `summary`, `mistakes` or `failed`.
+output belongs to the sink `stdout`. Each object has an `event`: `listening`, `waiting`, `progress`
+(every 10 s), `log`, `stopping`, `reopening`, `limits`, and at the end `summary`, `mistakes` or
+`failed`.
 
 THALWEG_LOG is the level of the log: error, warn (the default), info, debug, trace.
 
@@ -109,6 +111,12 @@ pub struct Arguments {
     /// The number of runs in all.
     #[arg(long, short, value_name = "N", requires = "repeat", value_parser = clap::value_parser!(u64).range(1..))]
     iterations: Option<u64>,
+    /// Run the configuration at these times until a signal stops it: minute, hour, day, month and weekday in
+    /// the notation of cron, or `@hourly`, `@daily`, `@weekly`, `@monthly`; with six fields, the first is the
+    /// second. Replaces the times of `schedule` in the configuration, whose time zone and other options stay.
+    /// `off` runs the configuration once, at once, and so does `--dry-run`.
+    #[arg(long, value_name = "CRON", value_parser = schedule)]
+    schedule: Option<Scheduling>,
     /// A service definition of capyfile; CONFIG is then `service:processor`. If CONFIG has this form without
     /// the option, the environment names the definition: see `thalweg serve`. A definition that is CONFIG
     /// itself runs as well.
@@ -173,6 +181,7 @@ pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
         dry_run: arguments.dry_run,
         strict: arguments.strict,
         repeat,
+        schedule: arguments.schedule.unwrap_or_default(),
         compat_exit_code: arguments.compat_exit_code,
         reports_skipped: arguments.concurrency,
         hints: false,

@@ -162,7 +162,7 @@ fn named<'v>(list: &'v Value, key: &str, name: &str) -> &'v Value {
 }
 
 /// Sends a request, and returns the status and the body of its answer.
-fn exchange(
+pub fn exchange(
     mut stream: impl Read + Write,
     method: &str,
     path: &str,

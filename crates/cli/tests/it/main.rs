@@ -55,6 +55,8 @@ mod prometheus;
 mod redis;
 mod remarks;
 mod running;
+#[cfg(target_os = "linux")]
+mod schedule;
 mod secrets;
 #[cfg(target_os = "linux")]
 mod services;

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::common::House;
 
 /// A process that is killed if its test fails.
-struct Service(Child);
+pub struct Service(Child);
 
 impl Drop for Service {
     fn drop(&mut self) {
@@ -24,8 +24,17 @@ impl Drop for Service {
 }
 
 impl Service {
-    fn stop(mut self) -> Option<i32> {
+    pub fn of(child: Child) -> Self {
+        Self(child)
+    }
+
+    pub fn stop(self) -> Option<i32> {
         kill_process(Pid::from_child(&self.0), Signal::TERM).unwrap();
+        self.ended()
+    }
+
+    /// Waits until it ends by itself.
+    pub fn ended(mut self) -> Option<i32> {
         self.0.wait().unwrap().code()
     }
 }
@@ -45,7 +54,7 @@ dead_letters: { max_count: 40 }
 ";
 
 /// Starts a service that listens, and returns its log and its address.
-fn listening(house: &House, arguments: &[&str]) -> (Service, BufReader<ChildStderr>, String) {
+pub fn listening(house: &House, arguments: &[&str]) -> (Service, BufReader<ChildStderr>, String) {
     let mut command = house.command(&["run", "c.yaml", "--log-format", "json", "--listen", "127.0.0.1:0"]);
     let mut child = command.args(arguments).stderr(Stdio::piped()).spawn().unwrap();
     let mut log = BufReader::new(child.stderr.take().unwrap());
@@ -56,7 +65,7 @@ fn listening(house: &House, arguments: &[&str]) -> (Service, BufReader<ChildStde
 }
 
 /// Reads the log up to a line.
-fn line_of(log: &mut impl BufRead, is_it: impl Fn(&Value) -> bool) -> Value {
+pub fn line_of(log: &mut impl BufRead, is_it: impl Fn(&Value) -> bool) -> Value {
     loop {
         let mut line = String::new();
         assert!(log.read_line(&mut line).unwrap() > 0, "it ended");
@@ -68,7 +77,7 @@ fn line_of(log: &mut impl BufRead, is_it: impl Fn(&Value) -> bool) -> Value {
 }
 
 /// Returns the status and the body of an answer.
-fn asked(address: &str, path: &str) -> (u16, String) {
+pub fn asked(address: &str, path: &str) -> (u16, String) {
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
     let mut answer = String::new();

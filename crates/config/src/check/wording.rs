@@ -292,6 +292,7 @@ fn phrases(layers: &Layers<'_>) -> Vec<String> {
     match format {
         "byte-size" => return vec!["a size such as `256MiB`".to_owned()],
         "time-span" => return vec!["a length of time such as `5s`".to_owned()],
+        "cron-expression" => return vec!["times such as `*/5 * * * *`".to_owned()],
         _ => {}
     }
     let types = types(layers).unwrap_or_default();

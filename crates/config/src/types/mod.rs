@@ -5,6 +5,7 @@
 
 pub(crate) mod byte_range;
 pub(crate) mod byte_size;
+pub(crate) mod cron;
 mod file_mode;
 mod list;
 pub(crate) mod pattern;
@@ -13,6 +14,7 @@ pub(crate) mod time_span;
 
 pub use byte_range::ByteRange;
 pub use byte_size::ByteSize;
+pub use cron::Cron;
 pub use file_mode::FileMode;
 pub use list::List;
 pub use pattern::Pattern;

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use thalweg_config::{Diagnostic, Diagnostics, Document, Key, Node, Span, decode, nearest};
 
 use crate::graph::{Graph, Passed, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode, numbered};
-use crate::registry::{Built, Registry, Role};
+use crate::registry::{Built, Registry, Role, report};
 use crate::settings::{BufferSettings, ByKey, Failover, PipelineSettings, Settings};
 use buffers::{BUFFER, Buffered, without};
 
@@ -35,17 +35,21 @@ pub use memory::check_memory;
 pub use remarks::remarks;
 pub use terms::advice;
 
-const SECTIONS: [&str; 9] = [
+const SECTIONS: [&str; 10] = [
     "memory",
     "state",
     "dead_letters",
     "buffers",
     "temporary",
     "unknown_fields",
+    "schedule",
     "sources",
     "pipelines",
     "sinks",
 ];
+/// Those that belong to no component.
+const SETTINGS: [&str; 7] =
+    ["memory", "state", "dead_letters", "buffers", "temporary", "unknown_fields", "schedule"];
 /// The key of the kind of a component in the form of Vector and Fluent Bit.
 const KIND: &str = "type";
 /// Written beside the kind of a file transform.
@@ -141,8 +145,10 @@ impl Reader<'_> {
         self.unknown_keys(root, &SECTIONS, "a configuration");
         self.folders(root);
         self.budget(root);
-        let settings: Settings = self
-            .settings(root, &["memory", "state", "dead_letters", "buffers", "temporary", "unknown_fields"]);
+        let settings: Settings = self.settings(root, &SETTINGS);
+        if let (Some(node), Some(schedule)) = (root.get("schedule"), &settings.schedule) {
+            report(schedule.check(), node, node.span, &mut self.diagnostics);
+        }
         let sources = self.section(root, "sources", Role::Source);
         let sinks = self.section(root, "sinks", Role::Sink);
         let mut graph = Graph {
@@ -152,6 +158,7 @@ impl Reader<'_> {
             buffers: settings.buffers,
             temporary: settings.temporary,
             unknown_fields: settings.unknown_fields,
+            schedule: settings.schedule,
             sources: Vec::new(),
             pipelines: Vec::new(),
             sinks: Vec::new(),

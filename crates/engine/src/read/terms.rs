@@ -270,8 +270,8 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
     ("command", Some(Role::Source), "Use `exec`."),
     ("subprocess", Some(Role::Source), "Use `exec`."),
     ("shell", Some(Role::Source), "Use `exec: { command: [sh, -c, \"…\"] }`."),
-    ("cron", None, "Use the source `exec` with `cron`, or `--repeat`, which repeats a whole run."),
-    ("schedule", None, "Use the source `exec` with `every` or `cron`, or `--repeat`."),
+    ("cron", None, "Use `schedule`, beside `sources`, for all of it, or the source `exec` with `cron`."),
+    ("schedule", None, "It is a key beside `sources`. The source `exec` has `every` and `cron`."),
     // Other words for components.
     ("tail", Some(Role::Source), "Use `file: { path: …, follow: true }`."),
     ("console", Some(Role::Sink), "Use `stdout`."),
@@ -318,6 +318,7 @@ const KEYS: &[(&str, &str)] = &[
     ("inputs", "sources"),
     ("output", "sinks"),
     ("outputs", "sinks"),
+    ("cron", "schedule"),
 ];
 
 /// Returns the key among those that are known for a key of another program.

@@ -5,10 +5,12 @@
 //! everything a second time.
 
 use std::fmt::Write as _;
+use std::time::Instant;
 
 use thalweg_engine::{ComponentCounts, EdgeCounts, Handle, SourceState};
 
-use super::Observed;
+use super::{Activity, Observed};
+use crate::timetable::Timetable;
 
 /// A counter of components: its name, its help, and its value.
 type Counter = (&'static str, &'static str, fn(&ComponentCounts) -> f64);
@@ -27,20 +29,48 @@ const COUNTERS: [Counter; 9] = [
     ("retrying", "1 while it retries a temporary error.", |c| f64::from(u8::from(c.retrying.is_some()))),
 ];
 
-/// Returns all metrics.
-pub(super) fn metrics(Observed { handle, begun, .. }: &Observed) -> String {
-    let counts = handle.counts();
+/// Returns all metrics. Between two runs, those of a run are left out.
+pub(super) fn metrics(observed: &Observed) -> String {
     let mut out = String::new();
+    if let Activity::Running(handle) = &observed.activity {
+        of_run(&mut out, handle, observed.begun);
+    }
+    if let Some(timetable) = &observed.timetable {
+        scheduled(&mut out, timetable);
+    }
+    head(&mut out, "build_info", "The version of thalweg.");
+    let _ = writeln!(out, "thalweg_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
+    out
+}
+
+/// The runs of a schedule, and when the next one begins.
+fn scheduled(out: &mut String, timetable: &Timetable) {
+    let counts = timetable.counts();
+    head(out, "scheduled_runs_total", "Times of the schedule, by what became of their runs.");
+    for (outcome, number) in
+        [("succeeded", counts.succeeded), ("failed", counts.failed), ("skipped", counts.skipped)]
+    {
+        let _ = writeln!(out, "thalweg_scheduled_runs_total{{outcome=\"{outcome}\"}} {number}");
+    }
+    head(out, "next_run_timestamp_seconds", "When the next run of the schedule begins, since 1970.");
+    if let Some(next) = timetable.next() {
+        let _ = writeln!(out, "thalweg_next_run_timestamp_seconds {}", next.timestamp());
+    }
+}
+
+/// The metrics of a run that began at this time.
+fn of_run(out: &mut String, handle: &Handle, begun: Instant) {
+    let counts = handle.counts();
     for (name, help, value) in COUNTERS {
-        head(&mut out, &format!("component_{name}"), help);
+        head(out, &format!("component_{name}"), help);
         for component in &counts {
-            line(&mut out, name, component, value(component));
+            line(out, name, component, value(component));
         }
     }
-    gauges(&mut out, &counts);
-    sources(&mut out, handle);
-    edges(&mut out, handle);
-    queues(&mut out, handle);
+    gauges(out, &counts);
+    sources(out, handle);
+    edges(out, handle);
+    queues(out, handle);
     let budget = handle.budget();
     let totals = [
         ("budget_limit_bytes", "The memory for data in flight.", budget.limit() as f64),
@@ -64,12 +94,9 @@ pub(super) fn metrics(Observed { handle, begun, .. }: &Observed) -> String {
         ("uptime_seconds", "The time since the start of the run.", begun.elapsed().as_secs_f64()),
     ];
     for (name, help, value) in totals {
-        head(&mut out, name, help);
+        head(out, name, help);
         let _ = writeln!(out, "thalweg_{name} {value}");
     }
-    head(&mut out, "build_info", "The version of thalweg.");
-    let _ = writeln!(out, "thalweg_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
-    out
 }
 
 /// Shows the gauges that components have of their own, those of one name together.

@@ -11,11 +11,13 @@
 
 mod access;
 mod letters;
+mod listeners;
 mod metrics;
 mod openapi;
 mod reply;
 mod requests;
 mod routes;
+mod runs;
 mod server;
 pub(crate) mod socket;
 mod state;
@@ -28,22 +30,34 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use hyper::StatusCode;
 use thalweg_engine::Handle;
+use thalweg_job::History;
+use tokio::sync::Notify;
 
+use crate::around::Awaited;
 use crate::pulse::Pulse;
+use crate::timetable::Timetable;
+use reply::Refusal;
 
-pub(crate) use server::{Server, serve_socket};
+pub(crate) use listeners::Listeners;
+pub(crate) use server::serve_socket;
 pub(crate) use token::Token;
 
-/// The run that is observed.
+/// The run that is observed, or the process between two runs.
 pub(crate) struct Observed {
-    pub(crate) handle: Handle,
+    pub(crate) activity: Activity,
     pub(crate) pulse: Pulse,
+    /// When the run began, or the pause.
     pub(crate) begun: Instant,
     /// The name of the configuration, without secrets.
     pub(crate) configuration: String,
     /// The folder of checkpoints and dead letters.
     pub(crate) state: PathBuf,
+    /// The history of the runs, if they leave one.
+    pub(crate) history: Option<History>,
+    /// The times of the runs, if they have a schedule.
+    pub(crate) timetable: Option<Timetable>,
     /// The token that clients of `/api/` on the network must have.
     pub(crate) token: Option<Token>,
     pub(crate) stop: StopRequest,
@@ -51,17 +65,54 @@ pub(crate) struct Observed {
     pub(crate) letters: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// True once a client has asked the process to stop. All clones are one.
+/// The present work of the process.
+pub(crate) enum Activity {
+    /// A run is active.
+    Running(Handle),
+    /// The next run is waited for.
+    Waiting(Awaited),
+}
+
+impl Observed {
+    /// Returns the active run, or why there is none.
+    fn handle(&self) -> Result<&Handle, Refusal> {
+        match &self.activity {
+            Activity::Running(handle) => Ok(handle),
+            Activity::Waiting(awaited) => {
+                let reason = format!("no run is active: the next one begins at {}", awaited.next());
+                Err(Refusal::new(StatusCode::CONFLICT, reason))
+            }
+        }
+    }
+}
+
+/// Whether a client has asked the process to stop. All clones are one.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct StopRequest(Arc<AtomicBool>);
+pub(crate) struct StopRequest(Arc<Stop>);
+
+#[derive(Debug, Default)]
+struct Stop {
+    is_set: AtomicBool,
+    heeded: Notify,
+}
 
 impl StopRequest {
     fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.is_set.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends a wait between two runs.
+    fn heed(&self) {
+        self.0.heeded.notify_one();
     }
 
     /// True if a client has asked.
     pub(crate) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.is_set.load(Ordering::Relaxed)
+    }
+
+    /// Waits until a client has asked and has its answer.
+    pub(crate) async fn heeded(&self) {
+        self.0.heeded.notified().await;
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use serde_json::{Value, json};
-use thalweg_engine::UnknownSource;
+use thalweg_engine::{Handle, UnknownSource};
 
 use super::Observed;
 use super::reply::Refusal;
@@ -16,18 +16,21 @@ const BEFORE_STOP: Duration = Duration::from_millis(50);
 const LONGEST_LEVEL: usize = 256;
 
 pub(super) fn pause(run: &Observed, source: &str) -> Result<Value, Refusal> {
-    run.handle.pause(source).map_err(unknown)?;
-    Ok(status(run, source))
+    let handle = run.handle()?;
+    handle.pause(source).map_err(unknown)?;
+    Ok(status(handle, source))
 }
 
 pub(super) fn resume(run: &Observed, source: &str) -> Result<Value, Refusal> {
-    run.handle.resume(source).map_err(unknown)?;
-    Ok(status(run, source))
+    let handle = run.handle()?;
+    handle.resume(source).map_err(unknown)?;
+    Ok(status(handle, source))
 }
 
 pub(super) fn drain(run: &Observed, source: &str) -> Result<Value, Refusal> {
-    run.handle.drain(source).map_err(unknown)?;
-    Ok(status(run, source))
+    let handle = run.handle()?;
+    handle.drain(source).map_err(unknown)?;
+    Ok(status(handle, source))
 }
 
 fn unknown(error: UnknownSource) -> Refusal {
@@ -35,8 +38,8 @@ fn unknown(error: UnknownSource) -> Refusal {
 }
 
 /// The state of a source after a request. A source that has ended stays ended.
-fn status(run: &Observed, source: &str) -> Value {
-    let found = run.handle.sources().into_iter().find(|status| status.name == source);
+fn status(handle: &Handle, source: &str) -> Value {
+    let found = handle.sources().into_iter().find(|status| status.name == source);
     json!({ "source": source, "state": found.map(|status| status.state) })
 }
 
@@ -44,10 +47,13 @@ fn status(run: &Observed, source: &str) -> Value {
 /// its server with it, so the answer leaves first.
 pub(super) fn stop(run: &Observed) -> Value {
     run.stop.set();
-    let handle = run.handle.clone();
+    let (handle, stop) = (run.handle().ok().cloned(), run.stop.clone());
     tokio::spawn(async move {
         tokio::time::sleep(BEFORE_STOP).await;
-        handle.stop();
+        if let Some(handle) = handle {
+            handle.stop();
+        }
+        stop.heed();
     });
     json!({ "stopping": true })
 }

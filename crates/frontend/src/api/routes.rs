@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::access::Access;
 use super::reply::{self, Body, Refusal};
-use super::{Observed, letters, metrics, openapi, requests, state, tap};
+use super::{Activity, Observed, letters, metrics, openapi, requests, runs, state, tap};
 use crate::health;
 
 /// The longest body of a request, in bytes.
@@ -64,6 +64,8 @@ pub(super) enum Operation {
     Drain,
     Stop,
     DeadLetters,
+    Runs,
+    Run,
     LogLevel,
     Description,
 }
@@ -86,11 +88,19 @@ const fn change(path: &'static str, operation: Operation, summary: &'static str)
     Route { method: Verb::Post, ..read(path, operation, summary) }
 }
 
-pub(super) static ROUTES: [Route; 15] = [
+pub(super) static ROUTES: [Route; 17] = [
     Route { gives: reply::TEXT, ..read("/", Operation::Paths, "this list") },
     Route { gives: reply::METRICS, ..read("/metrics", Operation::Metrics, "counters, for Prometheus") },
-    read("/health", Operation::Health, "200 if every component works, 503 and why if not"),
-    read("/ready", Operation::Ready, "200 while the run takes input, 503 before and after"),
+    read(
+        "/health",
+        Operation::Health,
+        "200 if every component works or the next run is waited for, 503 and why if not",
+    ),
+    read(
+        "/ready",
+        Operation::Ready,
+        "200 while the run takes input or the next one is waited for, 503 before and after",
+    ),
     read("/api/v1", Operation::About, "the version, the process, the configuration"),
     read("/api/v1/graph", Operation::Graph, "the components and how they are connected"),
     read(
@@ -124,6 +134,11 @@ pub(super) static ROUTES: [Route; 15] = [
         parameters: &[optional("limit", "integer", "at most this many, up to 100; 50 by default")],
         ..read("/api/v1/dead_letters", Operation::DeadLetters, "what could not be processed, oldest first")
     },
+    Route {
+        parameters: &[optional("limit", "integer", "at most this many, up to 1000; 50 by default")],
+        ..read("/api/v1/runs", Operation::Runs, "the runs of the state directory, the latest first")
+    },
+    read("/api/v1/runs/{id}", Operation::Run, "a run with the counters of its components"),
     Route {
         entries: &[required(
             "level",
@@ -169,22 +184,35 @@ async fn answered(
     };
     let given =
         Given { query: query(head.uri.query(), route)?, body: read_body(&head.headers, body, route).await? };
-    let source = || percent_decoded(path.rsplit('/').nth(1).unwrap_or_default());
+    // The part of a path that has a name, counted from its end.
+    let part = |from_end| percent_decoded(path.rsplit('/').nth(from_end).unwrap_or_default());
+    let source = || part(1);
     let ok = |value| Ok(reply::json(StatusCode::OK, value));
     match route.operation {
         Operation::Paths => Ok(reply::text(StatusCode::OK, paths())),
         Operation::Metrics => Ok(reply::whole(StatusCode::OK, reply::METRICS, metrics::metrics(run))),
-        Operation::Health => Ok(judged(health::health(&run.handle, run.pulse.still_for()))),
-        Operation::Ready => Ok(judged(health::ready(&run.handle))),
+        Operation::Health => Ok(judged(match &run.activity {
+            Activity::Running(handle) => health::health(handle, run.pulse.still_for()),
+            Activity::Waiting(awaited) => health::waiting(&awaited.next()),
+        })),
+        Operation::Ready => Ok(judged(match &run.activity {
+            Activity::Running(handle) => health::ready(handle),
+            Activity::Waiting(awaited) => health::waiting(&awaited.next()),
+        })),
         Operation::About => ok(state::about(run)),
-        Operation::Graph => ok(run.handle.graph().clone()),
-        Operation::Stats => ok(state::stats(run)),
+        Operation::Graph => ok(run.handle()?.graph().clone()),
+        Operation::Stats => ok(state::stats(run)?),
         Operation::Tap => tap::tap(run, &given, streams),
         Operation::Pause => ok(requests::pause(run, &source())?),
         Operation::Resume => ok(requests::resume(run, &source())?),
         Operation::Drain => ok(requests::drain(run, &source())?),
         Operation::Stop => ok(requests::stop(run)),
-        Operation::DeadLetters => ok(letters::letters(run, given.number("limit", 50, 1..=100)?).await?),
+        Operation::DeadLetters => {
+            run.handle()?;
+            ok(letters::letters(run, given.number("limit", 50, 1..=100)?).await?)
+        }
+        Operation::Runs => ok(runs::runs(run, given.number("limit", 50, 1..=1000)?).await?),
+        Operation::Run => ok(runs::one(run, &part(0)).await?),
         Operation::LogLevel => ok(requests::log_level(&given.body)?),
         Operation::Description => ok(openapi::document()),
     }
@@ -325,6 +353,9 @@ mod tests {
         assert_eq!(route(&Method::HEAD, "/metrics"), Some(Operation::Metrics));
         assert_eq!(route(&Method::POST, "/api/v1/sources/in%2Fx/pause"), Some(Operation::Pause));
         assert_eq!(route(&Method::GET, "/api/v1/sources/in/pause"), None);
+        assert_eq!(route(&Method::GET, "/api/v1/runs"), Some(Operation::Runs));
+        assert_eq!(route(&Method::GET, "/api/v1/runs/17"), Some(Operation::Run));
+        assert_eq!(route(&Method::GET, "/api/v1/runs/"), None);
         assert_eq!(route(&Method::POST, "/api/v1/sources//pause"), None);
         assert_eq!(route(&Method::POST, "/api/v1/sources/a/b/pause"), None);
         assert_eq!(route(&Method::HEAD, "/api/v1/tap"), None);

@@ -7,7 +7,6 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +14,7 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use thalweg_engine::Error;
-use thalweg_job::{LoadError, descriptors_for_clients};
+use thalweg_job::descriptors_for_clients;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Notify, mpsc};
@@ -41,35 +39,10 @@ const BUFFER: usize = 64 << 10;
 /// The rest of a connection whose answer has no end.
 type Stream = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The server at an address.
-pub(crate) struct Server {
-    listener: TcpListener,
-    run: Arc<Observed>,
-}
-
-impl Server {
-    /// Binds the address before the run starts, so that an address in use is an early error. It is called
-    /// within a runtime.
-    pub(crate) fn bind(address: SocketAddr, run: Arc<Observed>) -> Result<Self, LoadError> {
-        let bound = std::net::TcpListener::bind(address).and_then(|listener| {
-            listener.set_nonblocking(true)?;
-            TcpListener::from_std(listener)
-        });
-        let listener =
-            bound.map_err(|error| Error::permanent(format!("cannot listen on {address}: {error}")))?;
-        Ok(Self { listener, run })
-    }
-
-    /// The address, with the port that the system chose if none was given.
-    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
-
-    /// Serves until it is dropped.
-    pub(crate) async fn run(self) {
-        let access = self.address().map_or(Access::Network, Access::of);
-        serve(self.listener, access, self.run).await;
-    }
+/// Serves an address until it is dropped.
+pub(super) async fn serve_address(listener: TcpListener, run: Arc<Observed>) {
+    let access = listener.local_addr().map_or(Access::Network, Access::of);
+    serve(listener, access, run).await;
 }
 
 /// Serves the socket of a state directory until it is dropped.

@@ -1,31 +1,37 @@
 //! The state of a run, as values.
 
 use serde_json::{Map, Value, json};
-use thalweg_engine::ComponentCounts;
+use thalweg_engine::{ComponentCounts, Handle};
 
-use super::Observed;
+use super::reply::Refusal;
+use super::{Activity, Observed};
 use crate::print::now;
 
 /// The program, the process, and what it runs.
 pub(super) fn about(run: &Observed) -> Value {
-    let Observed { handle, begun, configuration, state, .. } = run;
-    json!({
+    let Observed { begun, configuration, state, .. } = run;
+    let handle = run.handle().ok();
+    let mut about = json!({
         "name": "thalweg",
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
         "uptime_s": begun.elapsed().as_secs_f64(),
         "configurations": [configuration],
         "state": state.to_string_lossy(),
-        "started": handle.is_started(),
-        "stopping": handle.is_stopping(),
-    })
+        "started": handle.is_some_and(Handle::is_started),
+        "stopping": run.stop.is_set() || handle.is_some_and(Handle::is_stopping),
+    });
+    if let Activity::Waiting(awaited) = &run.activity {
+        about["next_run"] = awaited.next().into();
+    }
+    about
 }
 
 /// All counters.
-pub(super) fn stats(run: &Observed) -> Value {
-    let Observed { handle, begun, .. } = run;
+pub(super) fn stats(run: &Observed) -> Result<Value, Refusal> {
+    let (handle, begun) = (run.handle()?, run.begun);
     let budget = handle.budget();
-    json!({
+    Ok(json!({
         "time": now(),
         "uptime_s": begun.elapsed().as_secs_f64(),
         "item": handle.item(),
@@ -42,7 +48,7 @@ pub(super) fn stats(run: &Observed) -> Value {
             "dropped": handle.dead_letters_dropped(),
             "full": handle.dead_letters_full(),
         },
-    })
+    }))
 }
 
 /// The counters of a component, with its own values that rise and fall.

@@ -72,7 +72,7 @@ pub(super) fn tap(run: &Arc<Observed>, given: &Given, streams: &Notify) -> Resul
     let rate = given.number("rate", 10, 1..=1000)?;
     // A secret at the cut is recognised only as a whole.
     let request = TapRequest { edges, rate, max_bytes: max_bytes + longest_secret() };
-    let tap = run.handle.tap(request).map_err(|error| {
+    let tap = run.handle()?.tap(request).map_err(|error| {
         let status = match &error {
             TapError::Unknown { .. } => StatusCode::NOT_FOUND,
             TapError::TooMany => StatusCode::TOO_MANY_REQUESTS,

@@ -1,9 +1,10 @@
-//! Finds runs by the sockets in their state directories.
+//! Finds state directories: those of runs by their sockets.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::api::socket;
+use crate::exit::CommandError;
 
 /// The state directories of services are below this one.
 const SERVICES: &str = "/var/lib/thalweg";
@@ -12,31 +13,57 @@ const LEVELS: usize = 4;
 /// At most this many folders are looked at.
 const MOST_FOLDERS: usize = 10_000;
 
-/// The folders in which runs are looked for.
-pub(super) fn usual() -> Vec<PathBuf> {
+/// The folders in which state directories are looked for.
+pub(crate) fn usual() -> Vec<PathBuf> {
     [".", SERVICES].map(PathBuf::from).to_vec()
 }
 
 /// Returns the state directories in these folders whose runs accept clients, each once.
 pub(super) fn running(folders: &[PathBuf]) -> Vec<PathBuf> {
-    let mut left = MOST_FOLDERS;
-    let mut found = Vec::new();
-    for folder in folders {
-        sockets(folder, LEVELS, &mut left, &mut found);
-    }
-    let mut known = std::collections::BTreeSet::new();
-    found.retain(|folder| known.insert(folder.canonicalize().unwrap_or_else(|_| folder.clone())));
+    let mut found = directories(folders, &socket::is_in);
     found.retain(|folder| socket::connect(folder).is_ok());
     found
 }
 
-/// Collects the directories with a socket, in the order of their names. Links are not followed.
-fn sockets(folder: &Path, levels: usize, left: &mut usize, found: &mut Vec<PathBuf>) {
+/// Returns the directories in these folders that are of a kind, each once.
+pub(crate) fn directories(folders: &[PathBuf], is_one: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
+    let mut left = MOST_FOLDERS;
+    let mut found = Vec::new();
+    for folder in folders {
+        collect(folder, is_one, LEVELS, &mut left, &mut found);
+    }
+    let mut known = std::collections::BTreeSet::new();
+    found.retain(|folder| known.insert(folder.canonicalize().unwrap_or_else(|_| folder.clone())));
+    found
+}
+
+/// Returns the only one of these directories. `none` is the message if there is none, and `what` they are
+/// directories of.
+pub(crate) fn only(mut found: Vec<PathBuf>, none: &str, what: &str) -> Result<PathBuf, CommandError> {
+    match (found.pop(), &found[..]) {
+        (Some(folder), []) => Ok(folder),
+        (None, _) => Err(CommandError::Usage(none.to_owned())),
+        (Some(last), others) => {
+            let all = others.iter().chain([&last]).map(|folder| format!("`{}`", folder.display()));
+            let all: Vec<_> = all.collect();
+            Err(CommandError::Usage(format!("there are several {what}; give one of {}", all.join(", "))))
+        }
+    }
+}
+
+/// Collects directories of a kind, in the order of their names. Links are not followed.
+fn collect(
+    folder: &Path,
+    is_one: &dyn Fn(&Path) -> bool,
+    levels: usize,
+    left: &mut usize,
+    found: &mut Vec<PathBuf>,
+) {
     if *left == 0 {
         return;
     }
     *left -= 1;
-    if socket::is_in(folder) {
+    if is_one(folder) {
         found.push(folder.to_owned());
     }
     let Some(levels) = levels.checked_sub(1) else { return };
@@ -44,7 +71,7 @@ fn sockets(folder: &Path, levels: usize, left: &mut usize, found: &mut Vec<PathB
     let below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     let mut below: Vec<_> = below.take(*left).map(|entry| entry.path()).collect();
     below.sort();
-    below.iter().for_each(|folder| sockets(folder, levels, left, found));
+    below.iter().for_each(|folder| collect(folder, is_one, levels, left, found));
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! below the current folder or the folder of services.
 
 pub(crate) mod client;
-mod find;
+pub(crate) mod find;
 mod ps;
 mod source;
 mod tap;
@@ -48,18 +48,7 @@ fn is_place(text: &str) -> bool {
 
 /// The state directory of the only run that is found.
 fn only_run() -> Result<PathBuf, CommandError> {
-    let mut running = find::running(&find::usual());
-    match (running.pop(), &running[..]) {
-        (Some(folder), []) => Ok(folder),
-        (None, _) => Err(CommandError::Usage(
-            "no run with a state directory is found in this folder: give its state directory, or its address \
-             (`--listen` of `run`)"
-                .to_owned(),
-        )),
-        (Some(last), others) => {
-            let all = others.iter().chain([&last]).map(|folder| format!("`{}`", folder.display()));
-            let all: Vec<_> = all.collect();
-            Err(CommandError::Usage(format!("there are several runs; give one of {}", all.join(", "))))
-        }
-    }
+    let none = "no run with a state directory is found in this folder: give its state directory, or its address \
+                (`--listen` of `run`)";
+    find::only(find::running(&find::usual()), none, "runs")
 }

@@ -9,7 +9,7 @@ use thalweg_redact::foreign;
 use super::client::{Client, Place, TIMEOUT};
 use super::find;
 use crate::exit::{CommandError, Exit};
-use crate::format::{clock, count};
+use crate::format::{self, clock, count};
 use crate::print;
 
 /// Where to look for runs.
@@ -56,16 +56,7 @@ fn asked(folder: PathBuf) -> Option<Found> {
 
 fn table(found: &[Found]) -> String {
     let head = ["PID", "UP", "STATE", "READ", "DEAD LETTERS", "CONFIGURATION", "FOLDER"].map(str::to_owned);
-    let rows: Vec<[String; 7]> = [head].into_iter().chain(found.iter().map(row)).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-    let widths: [usize; 7] = std::array::from_fn(width);
-    let mut text = String::new();
-    for row in &rows {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        text += cells.collect::<Vec<_>>().join("  ").trim_end();
-        text.push('\n');
-    }
-    text
+    format::table(&[head].into_iter().chain(found.iter().map(row)).collect::<Vec<_>>())
 }
 
 fn row(found: &Found) -> [String; 7] {

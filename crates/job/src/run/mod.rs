@@ -15,6 +15,7 @@ use tokio::time::MissedTickBehavior;
 use crate::descriptors::check_descriptor_limit;
 use crate::dry_run::DryRun;
 use crate::error::{LoadError, RunError};
+use crate::history::{self, History, Recording};
 use crate::job::{Job, Phase};
 use crate::outcome::{JobOutcome, Outcome, Retries};
 
@@ -206,7 +207,7 @@ pub fn run_graph(
     options: RunOptions,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, RunError> {
-    let phase = Phase { graph, state_dir, processor: None, operations: None };
+    let phase = Phase { graph, state_dir, processor: None, operations: None, configuration: None };
     observer.prepare(&phase)?;
     let run = prepared_run(&phase, &options, observer).map_err(LoadError::from)?;
     let outcome = drive(&phase, run, &options, observer)?;
@@ -252,15 +253,31 @@ fn drive(
         .build()?;
     let mut retries = Retries::default();
     let handle = run.handle();
+    let mut recording = None;
     let summary = runtime.block_on(async {
         observer.begin(phase, &handle)?;
+        recording = recorded(phase, options);
         let signals = options.signals.clone().map(Signals::without_reopens);
         watch(run, &handle, signals, &mut retries, observer).await
     });
     retries.note(&handle);
+    if let Some(recording) = recording {
+        recording.end(&summary);
+    }
     // A thread may still wait for something that never comes, such as a line from a terminal.
     thalweg_runtime::lasting::end(runtime);
     Ok(Outcome { summary: summary?, retries })
+}
+
+/// Begins the record of a run, if it has checkpoints and effects.
+fn recorded(phase: &Phase, options: &RunOptions) -> Option<Recording> {
+    let configuration = phase.configuration.as_ref()?;
+    if !phase.state_dir.positions || options.dry_run.is_some() {
+        return None;
+    }
+    let history = History::of(&phase.state_dir.folder);
+    let begun = history.begin(configuration);
+    begun.inspect_err(|error| history::warn(&history, error)).ok()
 }
 
 /// Waits for the end of a run, and meanwhile for signals and for the next tick.

@@ -282,14 +282,21 @@ fn begin(runtime: Runtime, count: impl Future<Output = ()> + Send + 'static) -> 
     thread.spawn(move || runtime.block_on(count)).map(drop)
 }
 
-/// Waits between two runs. Returns true if a signal to end has arrived since `signals` was created.
+/// Waits between two runs, on a runtime of its own. Returns `None` if a signal to end has arrived since
+/// `signals` was created.
 ///
 /// # Errors
 /// If the runtime cannot be created.
-pub fn pause(time: Duration, signals: &Signals) -> io::Result<bool> {
+pub fn pause<T>(waiting: impl Future<Output = T>, signals: &Signals) -> io::Result<Option<T>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = signals.clone();
-    Ok(runtime.block_on(async { tokio::time::timeout(time, signals.end()).await.is_ok() }))
+    Ok(runtime.block_on(async {
+        tokio::select! {
+            biased;
+            () = signals.end() => None,
+            waited = waiting => Some(waited),
+        }
+    }))
 }
 
 #[cfg(test)]
@@ -300,9 +307,9 @@ mod tests {
     fn a_signal_that_arrives_while_no_run_listens_ends_the_pause_after_it() {
         let (counts, received) = watch::channel(Counts { ends: 1, ..Counts::default() });
         let signals = Signals::of(received);
-        assert!(!signals.has_end() && !pause(Duration::ZERO, &signals).unwrap());
+        assert!(!signals.has_end() && pause(async {}, &signals).unwrap().is_some());
         counts.send_modify(|counts| counts.ends += 1);
-        assert!(signals.has_end() && pause(Duration::from_secs(3600), &signals).unwrap());
+        assert!(signals.has_end() && pause(std::future::pending::<()>(), &signals).unwrap().is_none());
     }
 
     #[test]

@@ -4,7 +4,6 @@
 //! decides when it runs, and what a failure means.
 
 mod command_line;
-mod cron;
 mod output;
 mod schedule;
 #[cfg(test)]
@@ -20,13 +19,12 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::framing::{CutOptions, StreamPosition};
-use thalweg_config::TimeSpan;
+use thalweg_config::{Cron, TimeSpan};
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput};
 use thalweg_stream::command::{Command, Errors, Failure, check_environment};
 use tokio::time::Instant;
 
 use self::command_line::CommandLine;
-use self::cron::Cron;
 use self::output::Output;
 use self::schedule::Schedule;
 use crate::program::Run;
@@ -62,7 +60,7 @@ pub struct ExecSource {
     /// The time between the beginnings of two runs. The first run begins at once.
     every: Option<TimeSpan>,
     /// The times of runs in the notation of cron: minute, hour, day, month and weekday, such as `*/5 * * *
-    /// *`, or `@hourly`, `@daily`, `@weekly`, `@monthly`.
+    /// *`, or `@hourly`, `@daily`, `@weekly`, `@monthly`. With six fields, the first is the second.
     #[schemars(example = &"*/5 * * * *")]
     cron: Option<Cron>,
     /// The time zone of `cron`, such as `Europe/Berlin`. A time that a change of the clock skips has no run,

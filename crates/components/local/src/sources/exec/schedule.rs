@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use arrow_array::timezone::Tz;
 use chrono::Utc;
+use thalweg_config::Cron;
 use thalweg_engine::SourceOutput;
 use tokio::time::Instant;
-
-use super::cron::Cron;
 
 /// The longest time between two looks at the clock of the machine, which may be set.
 const LOOK: Duration = Duration::from_secs(30);
