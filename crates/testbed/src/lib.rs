@@ -5,7 +5,7 @@
 //! treats multipart uploads the way the tested client does. The stores here are therefore independent
 //! programs, started as any user would start them: [`S3`] is versitygw over a folder, [`Azure`] is azurite,
 //! [`WebDav`] is wsgidav, [`Etcd`] is etcd, [`Kafka`] is a broker, [`Nats`] is nats-server, [`Mqtt`] is
-//! mosquitto, [`Redis`] is redis-server, [`Postgres`] is PostgreSQL. [`WebFiles`] is a folder over plain
+//! mosquitto, [`Amqp`] is RabbitMQ, [`Redis`] is redis-server, [`Postgres`] is PostgreSQL. [`WebFiles`] is a folder over plain
 //! HTTP, and [`WebRecords`] answers with records, both in this process. A [`Server`] is one of those that can
 //! fail on request. Each runs on a free port of loopback while its value lives. Dropping the value stops the
 //! process and removes its folder. Keep the value in a test, not in a `static`: statics are never dropped,
@@ -25,6 +25,7 @@
 //!
 //! See docs/decisions/052-tests-use-real-servers.md.
 
+mod amqp;
 mod ask;
 mod azure;
 mod background;
@@ -46,6 +47,7 @@ mod web;
 mod web_records;
 mod webdav;
 
+pub use amqp::{Amqp, AmqpMessage};
 pub use async_nats::jetstream::stream::{Config as StreamConfig, DiscardPolicy};
 pub use azure::Azure;
 pub use etcd::Etcd;
