@@ -68,8 +68,8 @@ impl Tools {
     /// The program of RabbitMQ in its [folder](Self::rabbitmq).
     pub(crate) const RABBITMQ: &str = "rabbitmq/bin/rabbitmq-server";
 
-    /// Returns the folder of RabbitMQ, beside that of Erlang: `usr/lib` of the system or of unpacked packages.
-    /// The program in `PATH` is another one, which changes the user.
+    /// Returns the folder of RabbitMQ, beside that of Erlang: `usr/lib` of the system or of unpacked
+    /// packages. The program in `PATH` is another one, which changes the user.
     pub fn rabbitmq(&self) -> io::Result<PathBuf> {
         let system = PathBuf::from("/usr/lib");
         if system.join(Self::RABBITMQ).is_file() {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use thalweg_engine::Flow;
 use thalweg_runtime::Failpoint;
 
-use crate::brokers::{broker, mqtt, nats, postgres, redis};
+use crate::brokers::{amqp, broker, mqtt, nats, postgres, redis};
 use crate::cases::{feeds, files, outlets};
 use crate::feed::{Feed, Nature};
 use crate::matrix;
@@ -196,6 +196,7 @@ fn each<S: Sync>(
     // Otherwise each scenario would start it.
     let needs = |name| pairs.iter().any(|(feed, outlet)| [feed.component, outlet.component].contains(&name));
     let _brokers = (
+        needs("amqp").then(amqp),
         needs("kafka").then(broker),
         needs("mqtt").then(mqtt),
         needs("nats").then(nats),

@@ -75,6 +75,7 @@ fn every_component_has_its_suite() {
 /// The components that have a maximum size of a message but no character set, and why.
 const WITHOUT_CHARSET: &[(&str, &str)] = &[
     ("journald", "the journal's export format is UTF-8"),
+    ("amqp", "the messages of a server are not cut"),
     ("kafka", "the messages of a broker are not cut"),
     ("mqtt", "the messages of a server are not cut"),
     ("nats", "the messages of a server are not cut"),
@@ -108,6 +109,7 @@ fn every_case_is_of_a_registered_component() {
 /// For each source: whether messages that no checkpoint covers come again, and whether a run without a state
 /// gets all messages from the beginning. If not, sinks append.
 const SOURCES: &[(&str, &str, bool, bool)] = &[
+    ("amqp", "{ servers: x, queues: x }", true, false),
     ("exec", "{ command: x }", false, true),
     ("exec", "{ command: x, every: 1m }", false, false),
     ("exec", "{ command: x, restart: true }", false, false),
@@ -155,6 +157,7 @@ const SOURCES: &[(&str, &str, bool, bool)] = &[
 /// The sources whose messages have no positions that grow, by which a sink could know them again. Others may
 /// have them, as far as their options tell.
 const WITHOUT_POSITIONS: &[&str] = &[
+    "amqp",
     "exec",
     "generate",
     "http",

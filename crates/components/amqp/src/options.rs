@@ -16,9 +16,9 @@ use crate::wire::{self, LONGEST};
 /// Servers, and how to connect to them.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub struct ServerOptions {
-    /// The servers to connect to, each as `HOST`, `HOST:PORT`, or `amqp://HOST:PORT/VIRTUAL_HOST`. The port is
-    /// 5672 by default, and 5671 with TLS. The virtual host is `/` by default; one that has a slash is written
-    /// `%2F`. If there are several servers, they are tried in turn until one answers.
+    /// The servers to connect to, each as `HOST`, `HOST:PORT`, or `amqp://HOST:PORT/VIRTUAL_HOST`. The port
+    /// is 5672 by default, and 5671 with TLS. The virtual host is `/` by default; one that has a slash is
+    /// written `%2F`. If there are several servers, they are tried in turn until one answers.
     #[schemars(example = &"amqp://rabbitmq.example.com/orders")]
     pub(crate) servers: List<String>,
     /// Connect with TLS. `{}` accepts certificates that the system trusts. By default connections are not

@@ -14,6 +14,9 @@ pub(crate) struct Scripted(TcpListener);
 /// A connection of a client.
 pub(crate) struct Peer {
     stream: TcpStream,
+    /// The number of messages that the only queue has, if the server is to say so while it waits for
+    /// something.
+    pub(crate) waiting: Option<u32>,
 }
 
 /// A method: its class and number.
@@ -40,7 +43,7 @@ impl Scripted {
 
     /// Accepts a client, and does nothing.
     pub(crate) async fn accept_silently(&self) -> Peer {
-        Peer { stream: self.0.accept().await.unwrap().0 }
+        Peer { stream: self.0.accept().await.unwrap().0, waiting: None }
     }
 
     /// Accepts a client up to its channel.
@@ -117,8 +120,8 @@ impl Peer {
         .await;
     }
 
-    /// Reads frames until one has this method. Returns its arguments. What a client asks at its end is
-    /// answered, and the parts of messages are skipped.
+    /// Reads frames until one has this method. Returns its arguments. The end of the channel is answered, and
+    /// the parts of messages are skipped.
     pub(crate) async fn take(&mut self, wanted: Id) -> Vec<u8> {
         loop {
             let (kind, body) = self.frame().await;
@@ -127,8 +130,11 @@ impl Peer {
             if id == wanted {
                 return arguments.to_vec();
             }
-            if id == CHANNEL_CLOSE {
-                self.send(1, (20, 41), |_| {}).await;
+            match (id, self.waiting) {
+                (CHANNEL_CLOSE, _) => self.send(1, (20, 41), |_| {}).await,
+                (DECLARE, Some(messages)) => self.say_waiting(messages).await,
+                (QOS, Some(_)) => self.send(1, (60, 11), |_| {}).await,
+                _ => {}
             }
         }
     }
@@ -138,17 +144,13 @@ impl Peer {
         while self.frame().await.0 != 8 {}
     }
 
-    /// Answers the question whether the only queue has messages.
-    pub(crate) async fn say_waiting(&mut self, messages: u32) {
-        self.take(DECLARE).await;
+    async fn say_waiting(&mut self, messages: u32) {
         self.send(1, (50, 11), |out| {
             short_text(b"q", out);
             out.extend_from_slice(&messages.to_be_bytes());
             out.extend_from_slice(&1_u32.to_be_bytes());
         })
         .await;
-        self.take(QOS).await;
-        self.send(1, (60, 11), |_| {}).await;
     }
 
     /// Reads the end of the connection, and answers it.

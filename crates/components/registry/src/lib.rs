@@ -28,6 +28,8 @@ pub fn registry() -> Registry {
     let registry = thalweg_net::register(registry);
     #[cfg(feature = "kafka")]
     let registry = thalweg_kafka::register(registry);
+    #[cfg(feature = "amqp")]
+    let registry = thalweg_amqp::register(registry);
     #[cfg(feature = "mqtt")]
     let registry = thalweg_mqtt::register(registry);
     #[cfg(feature = "nats")]

@@ -14,6 +14,7 @@ macro_rules! targets {
 
 targets! {
     acknowledgements,
+    amqp_frames,
     avro,
     base64,
     buffer,

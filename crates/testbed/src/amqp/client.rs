@@ -16,7 +16,7 @@ const AT_ONCE: usize = 500;
 /// The largest payload of a frame.
 const PART: usize = 100_000;
 
-/// What becomes of messages that are read.
+/// Whether messages stay in their queue when they are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reading {
     Keep,
@@ -254,8 +254,8 @@ impl Client {
     }
 }
 
-/// Returns the error of an answer that was not expected: that of the server, if it has ended the channel or the
-/// connection.
+/// Returns the error of an answer that was not expected: that of the server, if it has ended the channel or
+/// the connection.
 fn unexpected(id: Id, arguments: &[u8]) -> io::Error {
     let mut input = Input(arguments);
     let text = match id {

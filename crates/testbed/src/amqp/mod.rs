@@ -238,8 +238,8 @@ impl Erlang {
     }
 }
 
-/// Returns the command of a server, as one process: its script would start another one. The names of nodes are
-/// at the port `names`, and the node listens at the port `node`.
+/// Returns the command of a server, as one process: its script would start another one. The names of nodes
+/// are at the port `names`, and the node listens at the port `node`.
 fn command(server: &Path, address: SocketAddr, data: &Path, node: u16, names: u16) -> Command {
     let path = format!("{}:/usr/bin:/bin", data.join("bin").display());
     let mut command = Command::new(server);

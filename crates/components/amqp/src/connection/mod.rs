@@ -1,7 +1,7 @@
 //! A connection to a server, with one channel.
 //!
-//! A client of a crate was rejected (docs/decisions/102-amqp-by-a-client-of-ours.md). This one does little: it
-//! opens a connection, reads one event after the other when it is asked to, and writes what it is given. A
+//! A client of a crate was rejected (docs/decisions/102-amqp-by-a-client-of-ours.md). This one does little:
+//! it opens a connection, reads one event after the other when it is asked to, and writes what it is given. A
 //! component that does not read leaves messages with the server. Meanwhile a task of the connection tells the
 //! server now and then that the client is there, so that the server does not end the connection.
 //!

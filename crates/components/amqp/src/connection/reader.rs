@@ -1,4 +1,4 @@
-//! What a server sends: read when it is asked for.
+//! The events of a server, read when they are asked for.
 
 use std::time::{Duration, Instant};
 
@@ -43,11 +43,12 @@ impl Reader {
         self.silence = every.saturating_mul(2).max(CONNECT);
     }
 
-    /// Returns the next event. None after `wait`, and earlier if a message has not arrived as a whole. Dropping
-    /// the future loses nothing.
+    /// Returns the next event. None after `wait`, and earlier if a message has not arrived as a whole.
+    /// Dropping the future loses nothing.
     ///
     /// # Errors
-    /// If the connection broke, or the server has ended it, sends what is no frame, or is silent for too long.
+    /// If the connection broke, or the server has ended it, sends what is no frame, or is silent for too
+    /// long.
     pub(crate) async fn next(&mut self, wait: Duration) -> Result<Option<Event>, Error> {
         let begun = Instant::now();
         let mut has_read = false;

@@ -1,4 +1,4 @@
-//! What the client sends: whole frames.
+//! The frames of the client, which are written as a whole.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! `amqp`: sends messages to an exchange of a server.
 //!
-//! A batch of the engine is sent as a whole, with a limited number of messages that are not confirmed yet. It is
-//! durable when the server has confirmed each message. One batch is on its way at a time, so order is kept,
-//! except for a message that the server cannot take for now: it is sent again after those behind it.
+//! A batch of the engine is sent as a whole, with a limited number of messages that are not confirmed yet. It
+//! is durable when the server has confirmed each message. One batch is on its way at a time, so order is
+//! kept, except for a message that the server cannot take for now: it is sent again after those behind it.
 //!
 //! The server says with the end of the channel that it takes a message never, and does not say which one. So
 //! after that one message is sent at a time, until the one is found.
@@ -40,20 +40,20 @@ const MESSAGE: usize = 96;
 
 /// Sends messages to an exchange of AMQP 0.9.1, such as those of RabbitMQ.
 ///
-/// A message is acknowledged when the server has confirmed it. While no server answers, messages wait, and their
-/// source with them when the memory is full. A message that the server refuses leaves by `errors` with the
-/// server's reason: no queue takes it (with `mandatory`), it is too large, or the user may not send it. A message
-/// that a full queue refuses is sent again.
+/// A message is acknowledged when the server has confirmed it. While no server answers, messages wait, and
+/// their source with them when the memory is full. A message that the server refuses leaves by `errors` with
+/// the server's reason: no queue takes it (with `mandatory`), it is too large, or the user may not send it. A
+/// message that a full queue refuses is sent again.
 ///
-/// A message whose confirmation was lost is sent again, and consumers get it twice. With `message_id` they can
-/// tell.
+/// A message whose confirmation was lost is sent again, and consumers get it twice. With `message_id` they
+/// can tell.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AmqpSink {
     #[serde(flatten)]
     servers: ServerOptions,
-    /// The exchange, which must be there. By default the default exchange, for which the routing key is the name
-    /// of a queue.
+    /// The exchange, which must be there. By default the default exchange, for which the routing key is the
+    /// name of a queue.
     #[serde(default)]
     exchange: String,
     /// The routing key, for example `orders.{country}`. Columns in braces are replaced for each message. A
@@ -66,11 +66,12 @@ pub struct AmqpSink {
     /// true.
     #[serde(default = "yes")]
     mandatory: bool,
-    /// The id of a message, for example `{meta.path}-{meta.position}` or `{id}`. Columns in braces are replaced
-    /// for each message. By default messages have none.
+    /// The id of a message, for example `{meta.path}-{meta.position}` or `{id}`. Columns in braces are
+    /// replaced for each message. By default messages have none.
     #[serde(default)]
     message_id: Option<Template>,
-    /// The type of the content, for example `application/json`. Columns in braces are replaced for each message.
+    /// The type of the content, for example `application/json`. Columns in braces are replaced for each
+    /// message.
     #[serde(default)]
     content_type: Option<Template>,
     /// The encoding of the content, for example `gzip`. Columns in braces are replaced for each message.
@@ -94,8 +95,8 @@ pub struct AmqpSink {
     /// How long a queue keeps a message (its expiration). By default for ever.
     #[serde(default)]
     max_age: Option<TimeSpan>,
-    /// Headers of the message, as texts, for example `{unit: '{unit}'}`. Columns in braces are replaced for each
-    /// message.
+    /// Headers of the message, as texts, for example `{unit: '{unit}'}`. Columns in braces are replaced for
+    /// each message.
     #[serde(default)]
     headers: BTreeMap<String, Template>,
     /// The format in which messages are sent, for example `json`. By default the payload is sent unchanged.
@@ -105,13 +106,14 @@ pub struct AmqpSink {
     #[serde(default = "pending")]
     #[schemars(range(min = 1, max = 65535))]
     max_pending: usize,
-    /// How long the server may confirm nothing. After that the sink reports it, and sends the messages again over
-    /// a new connection. The default is 30 s.
+    /// How long the server may confirm nothing. After that the sink reports it, and sends the messages again
+    /// over a new connection. The default is 30 s.
     #[serde(default = "thalweg_net::net::defaults::half_a_minute")]
     timeout: TimeSpan,
-    /// After the server has been failing for this time, the messages of a batch leave by `errors`, although the
-    /// server may have taken some of them. The time counts from the first attempt that fails, and again from each
-    /// message that the server confirms or refuses. By default messages wait for as long as it takes.
+    /// After the server has been failing for this time, the messages of a batch leave by `errors`, although
+    /// the server may have taken some of them. The time counts from the first attempt that fails, and again
+    /// from each message that the server confirms or refuses. By default messages wait for as long as it
+    /// takes.
     #[serde(default)]
     give_up: Option<TimeSpan>,
 }

@@ -309,8 +309,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the server confirms, each message has its outcome at the end and none is lost: a model of the
-        /// server has those that it took.
+        /// Each message has its outcome at the end, for any confirmations: a model of the server has those
+        /// that it took.
         #[test]
         fn each_message_is_taken_or_refused_whatever_the_server_says(
             count in 1..30_usize,

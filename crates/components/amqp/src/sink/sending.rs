@@ -53,7 +53,7 @@ pub(super) struct Sending<'a> {
     connection: &'a mut Connection,
     /// Frames that are not written yet.
     out: Vec<u8>,
-    /// What is left of the payload of the last message.
+    /// The part of the last message's payload that has no frames yet.
     rest: &'a [u8],
     progress: Instant,
     pause_until: Option<Instant>,
@@ -146,7 +146,7 @@ impl<'a> Sending<'a> {
         }
     }
 
-    /// Takes what the server sends, and waits so long for the first of it.
+    /// Takes the events of the server, and waits at most `wait` for the first one.
     async fn take_all(&mut self, mut wait: Duration) -> Result<(), Failure> {
         while let Some(event) = self.connection.reader.next(wait).await? {
             self.take(event)?;

@@ -1,7 +1,7 @@
 //! `amqp`: reads queues of a server.
 //!
-//! [`queues`] declares and consumes them, [`reading`] has the messages of a connection, [`unacknowledged`] what
-//! the server expects to be acknowledged, and [`acknowledgements`] how that is done.
+//! [`queues`] declares and consumes them, [`reading`] has the messages of a connection, [`unacknowledged`]
+//! what the server expects to be acknowledged, and [`acknowledgements`] how that is done.
 
 mod acknowledgements;
 mod fields;
@@ -36,13 +36,13 @@ const MOST: usize = 4096;
 
 /// Reads messages of AMQP 0.9.1: queues of RabbitMQ and others.
 ///
-/// A message is acknowledged when it is delivered, or rejected and kept with its reason; with `--state`, when a
-/// checkpoint covers it. So none is lost. If the connection breaks, or the run is killed, the server delivers
-/// messages again that are not acknowledged: also those that are on their way, so that they are delivered
-/// twice. A message whose delivery fails returns to its queue after 1 s.
+/// A message is acknowledged when it is delivered, or rejected and kept with its reason; with `--state`, when
+/// a checkpoint covers it. So none is lost. If the connection breaks, or the run is killed, the server
+/// delivers messages again that are not acknowledged: also those that are on their way, so that they are
+/// delivered twice. A message whose delivery fails returns to its queue after 1 s.
 ///
-/// Several runs share the messages of a queue. RabbitMQ ends the channel of a run that leaves a message without
-/// an acknowledgement for 30 minutes (its `consumer_timeout`).
+/// Several runs share the messages of a queue. RabbitMQ ends the channel of a run that leaves a message
+/// without an acknowledgement for 30 minutes (its `consumer_timeout`).
 ///
 /// When the memory is full, the source reads nothing, and messages wait in the queue.
 ///
@@ -58,40 +58,41 @@ pub struct AmqpSource {
     /// Declare the queues. One that is there must have the same options. By default they must be there.
     #[serde(default)]
     declare: Option<Declare>,
-    /// Bind the queues to exchanges, which must be there. By default they get what is sent to them by name, and
-    /// by bindings that others made. A binding that is removed here stays.
+    /// Bind the queues to exchanges, which must be there. By default they get what is sent to them by name,
+    /// and by bindings that others made. A binding that is removed here stays.
     #[serde(default)]
     bindings: Vec<Binding>,
     /// True if no other consumer may read the queues meanwhile. The default is false.
     #[serde(default)]
     exclusive: bool,
-    /// Arguments of the consumers, for example `{x-priority: 10}`, or `{x-stream-offset: first}` for a stream.
+    /// Arguments of the consumers, for example `{x-priority: 10}`, or `{x-stream-offset: first}` for a
+    /// stream.
     #[serde(default)]
     consumer_arguments: BTreeMap<String, ArgumentOption>,
-    /// How many messages the server may send without an acknowledgement, of all queues together. The default is
-    /// one for each 4 KiB of the memory, at least 1000 and at most 65535.
+    /// How many messages the server may send without an acknowledgement, of all queues together. The default
+    /// is one for each 4 KiB of the memory, at least 1000 and at most 65535.
     #[serde(default)]
     #[schemars(range(min = 1))]
     prefetch: Option<u16>,
-    /// True to reject messages that become dead letters of the run, in place of acknowledging them: the server
-    /// gives them to the dead letter exchange of their queue, or drops them if it has none. Each message is then
-    /// a batch of its own, which makes the source slower. The default is false.
+    /// True to reject messages that become dead letters of the run, in place of acknowledging them: the
+    /// server gives them to the dead letter exchange of their queue, or drops them if it has none. Each
+    /// message is then a batch of its own, which makes the source slower. The default is false.
     #[serde(default)]
     reject_dead_letters: bool,
     /// Parts of the message that become fields, under the same names: `queue`, `exchange`, `routing_key`,
     /// `redelivered` (maybe delivered before), the properties `content_type`, `content_encoding`,
-    /// `delivery_mode` (2 for persistent), `priority`, `correlation_id`, `reply_to`, `expiration`, `message_id`,
-    /// `timestamp`, `type`, `user_id` and `app_id`, and headers as `header.unit`. A header that is a list or a
-    /// table is JSON.
+    /// `delivery_mode` (2 for persistent), `priority`, `correlation_id`, `reply_to`, `expiration`,
+    /// `message_id`, `timestamp`, `type`, `user_id` and `app_id`, and headers as `header.unit`. A header that
+    /// is a list or a table is JSON.
     #[serde(default)]
     fields: List<String>,
     /// The largest message, in bytes. Of a larger one, the first 4 KiB leave by the `errors` output.
     #[serde(default = "thalweg_net::net::defaults::limit")]
     max_message_bytes: ByteSize,
-    /// End the source after this time without messages, if the queues have none and no other consumer. Otherwise
-    /// it is five times this time, and at least 2 s: messages may come back from another consumer, and if too
-    /// many are not acknowledged, the server delivers none, although some sinks settle messages only when the
-    /// input has ended. By default the source reads until the run is stopped.
+    /// End the source after this time without messages, if the queues have none and no other consumer.
+    /// Otherwise it is five times this time, and at least 2 s: messages may come back from another consumer,
+    /// and if too many are not acknowledged, the server delivers none, although some sinks settle messages
+    /// only when the input has ended. By default the source reads until the run is stopped.
     #[serde(default)]
     end_after_idle: Option<TimeSpan>,
 }

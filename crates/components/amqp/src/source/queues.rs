@@ -73,39 +73,69 @@ pub(super) async fn cancel(config: &AmqpSource, writer: &Writer) -> Result<(), E
     writer.write(&out).await
 }
 
-/// A question to the server how many messages the queues have. The last answer comes after all messages that
-/// the server had delivered when it answered for the queues.
+/// A question to the server how many messages the queues have, and another one, once that is answered. The
+/// channel has got all messages that the queues had delivered when they answered, and sends them before the
+/// last answer. It would not do so if both were asked together: the channel takes its messages in the order
+/// in which they come, from the client and from the queues.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Question {
+    /// The number of queues that have not answered.
+    missing: usize,
     /// True if a queue has messages, or may get some back from another consumer: maybe one of a run that was
     /// killed a moment ago.
     has_some: bool,
-    has_last: bool,
+    last: Last,
     /// False once a message has come: the answers may be older.
     is_valid: bool,
 }
 
+/// The state of the last question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Last {
+    Unasked,
+    Asked,
+    Answered,
+}
+
 impl Question {
-    /// Asks.
+    /// Asks for all queues.
     ///
     /// # Errors
     /// If the connection breaks.
-    pub(super) async fn ask(config: &AmqpSource, prefetch: u16, writer: &Writer) -> Result<Self, Error> {
+    pub(super) async fn ask(config: &AmqpSource, writer: &Writer) -> Result<Self, Error> {
         let mut out = Vec::new();
         config.queues.iter().for_each(|queue| wire::queue_check(queue, &mut out));
-        // The channel answers it in the order of what it sends. It changes nothing.
+        writer.write(&out).await?;
+        Ok(Self::begun(config.queues.len()))
+    }
+
+    fn begun(queues: usize) -> Self {
+        Self { missing: queues, has_some: false, last: Last::Unasked, is_valid: true }
+    }
+
+    /// Asks the last question, if its time has come. It sets a limit that is set already.
+    ///
+    /// # Errors
+    /// If the connection breaks.
+    pub(super) async fn go_on(&mut self, prefetch: u16, writer: &Writer) -> Result<(), Error> {
+        if self.missing > 0 || self.last != Last::Unasked {
+            return Ok(());
+        }
+        let mut out = Vec::new();
         wire::qos(prefetch, &mut out);
         writer.write(&out).await?;
-        Ok(Self { has_some: false, has_last: false, is_valid: true })
+        self.last = Last::Asked;
+        Ok(())
     }
 
     /// Takes an answer.
     pub(super) fn answered(&mut self, method: &Method) {
         match method {
             Method::QueueDeclareOk(Queue { messages, consumers }) => {
+                self.missing = self.missing.saturating_sub(1);
                 self.has_some |= *messages > 0 || *consumers > 1;
             }
-            Method::QosOk => self.has_last = true,
+            Method::QosOk if self.last == Last::Asked => self.last = Last::Answered,
             _ => {}
         }
     }
@@ -117,7 +147,7 @@ impl Question {
 
     /// Returns whether the queues have messages, once all has been answered.
     pub(super) fn answer(&self) -> Option<Waiting> {
-        self.has_last.then_some(match self.is_valid && !self.has_some {
+        (self.last == Last::Answered).then_some(match self.is_valid && !self.has_some {
             true => Waiting::None,
             false => Waiting::Some,
         })
@@ -137,13 +167,15 @@ mod tests {
 
     #[test]
     fn queues_have_no_messages_if_all_say_so_and_none_has_come_since() {
-        let begun = Question { has_some: false, has_last: false, is_valid: true };
         let answer = |queues: &[(u32, u32)], is_spoilt: bool| {
-            let mut question = begun;
+            let mut question = Question::begun(queues.len());
             for &(messages, consumers) in queues {
                 question.answered(&Method::QueueDeclareOk(Queue { messages, consumers }));
             }
-            assert_eq!(question.answer(), None);
+            // An answer that was not asked for.
+            question.answered(&Method::QosOk);
+            assert_eq!((question.missing, question.answer()), (0, None));
+            question.last = Last::Asked;
             if is_spoilt {
                 question.spoil();
             }

@@ -33,8 +33,8 @@ pub(super) struct Queues {
     pub(super) read_bytes: usize,
     /// How many messages the server may send without an acknowledgement.
     pub(super) prefetch: usize,
-    /// True if the server has let the source read the queues in this run. What it refuses later may end by
-    /// itself: a queue is not there while its node is down.
+    /// True if the server has let the source read the queues in this run. A later refusal may end by itself:
+    /// a queue is not there while its node is down.
     pub(super) was_ready: bool,
     /// True once nothing more is sent on: what is left is to acknowledge.
     pub(super) has_ended: bool,
@@ -86,6 +86,7 @@ impl Queues {
             was_ready: &mut self.was_ready,
             has_ended: &mut self.has_ended,
             question: None,
+            asked: None,
             open: &open,
             writer: &writer,
             kept: &kept,
@@ -151,6 +152,8 @@ struct Reading<'a> {
     was_ready: &'a mut bool,
     has_ended: &'a mut bool,
     question: Option<Question>,
+    /// When the last question was asked.
+    asked: Option<Instant>,
     open: &'a Mutex<Unacknowledged>,
     writer: &'a Writer,
     kept: &'a Kept,
@@ -176,7 +179,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Reads until the source is to end. What has not been sent on returns to its queue.
+    /// Reads until the source is to end. Messages that were not sent on return to their queue.
     async fn read(&mut self, reader: &mut Reader, out: &mut SourceOutput) -> Result<(), Error> {
         let (mut incoming, mut active, mut bytes) = (Vec::new(), Instant::now(), 0_usize);
         while !out.is_stopping() {
@@ -210,12 +213,16 @@ impl Reading<'_> {
     /// True if the source is to end, since the server has nothing for it.
     async fn is_over(&mut self, active: Instant, out: &SourceOutput) -> Result<bool, Error> {
         let Some(idle) = self.config.end_after_idle else { return Ok(false) };
-        let Some(question) = &self.question else {
-            if self.is_ready() && active.elapsed() >= idle.duration() {
-                self.question = Some(Question::ask(self.config, self.prefetch, self.writer).await?);
+        let Some(mut question) = self.question else {
+            let is_due = self.asked.is_none_or(|asked| asked.elapsed() >= POLL);
+            if is_due && self.is_ready() && active.elapsed() >= idle.duration() {
+                self.asked = Some(Instant::now());
+                self.question = Some(Question::ask(self.config, self.writer).await?);
             }
             return Ok(false);
         };
+        question.go_on(self.prefetch, self.writer).await?;
+        self.question = Some(question);
         let Some(waiting) = question.answer() else { return Ok(false) };
         self.question = None;
         if waiting == Waiting::None {

@@ -11,7 +11,7 @@ use thalweg_record::{Batch, Outcome};
 use thalweg_testbed::{Amqp, AmqpMessage, Patience};
 
 use super::AmqpSource;
-use crate::scripted::{ACK, Peer, Scripted, heartbeat, message};
+use crate::scripted::{ACK, Peer, QOS, Scripted, heartbeat, message};
 use crate::wire;
 
 const WAIT: Duration = Duration::from_secs(60);
@@ -199,7 +199,7 @@ async fn connections_that_are_cut_lose_nothing() {
         }
     }
     open.into_iter().for_each(|batch| batch.settle(Outcome::Delivered));
-    // What was on its way as a connection broke comes again.
+    // Messages that were on their way as a connection broke come again.
     source.stop.request();
     assert!(source.finish().await.result.is_none());
     assert!(found.into_iter().eq(0..count));
@@ -250,10 +250,12 @@ async fn a_source_that_may_end_asks_the_server_and_waits_for_its_word() {
     let serving = tokio::spawn(async move {
         let mut peer = server.accept_consumer().await;
         // There is a message that is on its way.
-        peer.say_waiting(1).await;
+        peer.waiting = Some(1);
+        peer.take(QOS).await;
+        peer.send(1, (60, 11), |_| {}).await;
         peer.write(&message(1)).await.unwrap();
         assert_eq!(acknowledged(&mut peer).await, (1, true));
-        peer.say_waiting(0).await;
+        peer.waiting = Some(0);
         peer.end().await;
     });
     let source = start(&yaml, 1 << 16);

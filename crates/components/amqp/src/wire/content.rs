@@ -14,7 +14,7 @@ pub(super) const CHANNEL: u16 = 1;
 /// The class of messages.
 pub(super) const BASIC: u16 = 60;
 
-/// What a server has sent.
+/// A complete part of the stream of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A method without a message.

@@ -52,7 +52,7 @@ pub(crate) struct Tune {
     pub(crate) heartbeat: u16,
 }
 
-/// What a queue has.
+/// The state of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Queue {
     /// The number of messages that wait for a consumer.

@@ -2,8 +2,8 @@
 //!
 //! [`frames`] cuts the bytes of a connection into frames, [`method`](mod@method) reads those with a method,
 //! [`content`] puts messages together, and [`write`](mod@write) makes the frames of a client. The properties
-//! of a message are read from their bytes when they are asked for, so that a message with thousands of headers
-//! takes no more memory than its bytes.
+//! of a message are read from their bytes when they are asked for, so that a message with thousands of
+//! headers takes no more memory than its bytes.
 //!
 //! The specification is AMQP 0-9-1 (2008) with the extensions and the types of fields of RabbitMQ.
 

@@ -36,7 +36,7 @@ impl<'a> Table<'a> {
     }
 
     /// Returns the first field with this name as a text: one that is a text as it is, a list or a table as
-    /// JSON, and none without a value. What is behind a field that cannot be read is not there.
+    /// JSON, and none without a value. Fields behind one that cannot be read are not there.
     pub(crate) fn text(mut self, name: &str) -> Option<String> {
         while !self.0.is_empty() {
             let (found, value) = self.field().ok()?;
@@ -95,7 +95,8 @@ impl<'a> Value<'a> {
             Self::Bool(value) => write!(out, "{value}"),
             Self::Signed(value) => write!(out, "{value}"),
             Self::Unsigned(value) => write!(out, "{value}"),
-            Self::Float(value) if value.is_finite() => write!(out, "{value}"),
+            // With an exponent if the number is large: it could be 300 digits otherwise.
+            Self::Float(value) if value.is_finite() => write!(out, "{value:?}"),
             Self::Decimal(scale, value) => {
                 write_decimal(out, scale, value);
                 Ok(())
@@ -145,13 +146,15 @@ fn write_text(out: &mut String, text: &[u8]) {
 
 fn write_decimal(out: &mut String, scale: u8, value: u32) {
     let (digits, scale) = (value.to_string(), usize::from(scale));
-    if scale == 0 {
-        out.push_str(&digits);
-        return;
+    match scale {
+        0 => out.push_str(&digits),
+        1..=20 => {
+            let digits = format!("{digits:0>width$}", width = scale + 1);
+            let (whole, part) = digits.split_at(digits.len() - scale);
+            out.push_str(whole);
+            out.push('.');
+            out.push_str(part);
+        }
+        _ => out.push_str(&format!("{digits}e-{scale}")),
     }
-    let digits = format!("{digits:0>width$}", width = scale + 1);
-    let (whole, part) = digits.split_at(digits.len() - scale);
-    out.push_str(whole);
-    out.push('.');
-    out.push_str(part);
 }

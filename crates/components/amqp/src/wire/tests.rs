@@ -126,6 +126,8 @@ fn headers_of_all_types_are_texts() {
     field("long", b"l\0\0\0\0\0\0\x01\0");
     field("half", b"f\x3f\0\0\0");
     field("decimal", b"D\x02\0\0\0\x05");
+    field("tiny", b"D\xff\0\0\0\x05");
+    field("huge", b"d\x7f\xe0\0\0\0\0\0\0");
     field("time", b"T\0\0\0\0\0\0\0\x09");
     field("none", b"V");
     field("list", b"A\0\0\0\x0bS\0\0\0\x02a\"Vt\0V");
@@ -142,6 +144,8 @@ fn headers_of_all_types_are_texts() {
         ("long", Some("256")),
         ("half", Some("0.5")),
         ("decimal", Some("0.05")),
+        ("tiny", Some("5e-255")),
+        ("huge", Some("8.98846567431158e307")),
         ("time", Some("9")),
         ("none", None),
         ("list", Some(r#"["a\"",null,false,null]"#)),

@@ -54,7 +54,7 @@ pub(crate) struct PublishTo<'a> {
 
 /// Appends the answer to the beginning of a connection.
 pub(crate) fn start_ok(answer: &StartOk<'_>, out: &mut Vec<u8>) {
-    // What the client does if the server does it: see the documentation of RabbitMQ.
+    // Extensions of RabbitMQ that the client knows.
     let capabilities = table(
         [
             "authentication_failure_close",
