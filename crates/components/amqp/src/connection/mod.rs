@@ -77,6 +77,15 @@ impl Failed {
     }
 }
 
+/// Returns the error of a connection that is refused after others were not. It may end by itself: a server
+/// says with the same code that the virtual host is not there, and that it has too many connections.
+pub(crate) fn temporary(error: Error) -> Error {
+    match error.kind().is_temporary() {
+        true => error,
+        false => Error::temporary("the server refuses another connection").caused_by(error),
+    }
+}
+
 impl Connection {
     /// Connects to the first server that answers. Of each message, at most `payload_limit` bytes are kept.
     ///

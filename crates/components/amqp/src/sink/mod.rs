@@ -28,7 +28,7 @@ use thalweg_net::net::{check_timeout, long_time};
 use thalweg_record::{Batch, Share};
 use thalweg_stream::encode::EncodeConfig;
 
-use crate::connection::Connection;
+use crate::connection::{self, Connection};
 use crate::options::{ServerOptions, mistake_of_length};
 use crate::wire::{self, LONGEST, Method};
 use outgoing::{Content, Rows};
@@ -251,7 +251,11 @@ impl Amqp {
             return Ok(());
         }
         self.connection = None;
-        let mut connection = Connection::open(&self.config.servers, Content::KEPT).await?;
+        let opened = Connection::open(&self.config.servers, Content::KEPT).await;
+        let mut connection = match self.was_open {
+            true => opened.map_err(connection::temporary)?,
+            false => opened?,
+        };
         let mut out = Vec::new();
         let exchange = &self.config.exchange;
         if !exchange.is_empty() {
@@ -329,7 +333,7 @@ impl Sink for Amqp {
     }
 
     async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
-        let bytes = batch.rows() * MESSAGE + 2 * CHUNK;
+        let bytes = batch.rows() * MESSAGE + 4 * CHUNK;
         self.pending.begin(batch, || self.memory.claim(bytes));
         self.give_up.attempt();
         if let Err(error) = self.send(batch).await {

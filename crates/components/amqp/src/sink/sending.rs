@@ -55,6 +55,8 @@ pub(super) struct Sending<'a> {
     out: Vec<u8>,
     /// The part of the last message's payload that has no frames yet.
     rest: &'a [u8],
+    /// The answer to a server that starts or stops the flow of messages: true for active.
+    flow: Option<bool>,
     progress: Instant,
     pause_until: Option<Instant>,
     /// True if the server could not take a message since the last progress.
@@ -78,6 +80,7 @@ impl<'a> Sending<'a> {
             connection,
             out,
             rest: &[],
+            flow: None,
             progress,
             pause_until: None,
             was_late: false,
@@ -107,6 +110,12 @@ impl<'a> Sending<'a> {
     /// Makes frames of the next messages. Returns true if there may be more.
     fn fill(&mut self) -> bool {
         self.fill_rest();
+        // Nothing may come between the frames of a message.
+        if self.rest.is_empty()
+            && let Some(is_active) = self.flow.take()
+        {
+            wire::flow_ok(is_active, &mut self.out);
+        }
         // A message that was begun is written to its end in any case.
         let is_held = self.connection.reader.blocked().is_some()
             || self.pause_until.is_some_and(|until| Instant::now() < until);
@@ -164,7 +173,7 @@ impl<'a> Sending<'a> {
             Event::Method(Method::Ack(confirmation)) => self.confirm(confirmation, true),
             Event::Method(Method::Nack(confirmation)) => self.confirm(confirmation, false),
             Event::Method(Method::ChannelClose(close)) => return Err(self.closed(close)),
-            Event::Method(Method::Flow(is_active)) => wire::flow_ok(is_active, &mut self.out),
+            Event::Method(Method::Flow(is_active)) => self.flow = Some(is_active),
             Event::Returned(message) => {
                 let content = Content::of_returned(&message);
                 if !self.pending.returned(content, &message.reason) {

@@ -70,7 +70,8 @@ pub struct AmqpSource {
     #[serde(default)]
     consumer_arguments: BTreeMap<String, ArgumentOption>,
     /// How many messages the server may send without an acknowledgement, of all queues together. The default
-    /// is one for each 4 KiB of the memory, at least 1000 and at most 65535.
+    /// is one for each 4 KiB of the memory, at least 1000 and at most 65535; with `reject_dead_letters` it is
+    /// 1000.
     #[serde(default)]
     #[schemars(range(min = 1))]
     prefetch: Option<u16>,
@@ -248,9 +249,12 @@ impl SourceConfig for AmqpSource {
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         let memory = context.memory.budget().limit();
-        let prefetch = (memory / BYTES_OF_PREFETCH).clamp(PREFETCH[0], PREFETCH[1]);
-        // The engine counts the dead letters of a batch, and does not name them.
-        let most = if self.reject_dead_letters { 1 } else { MOST };
+        let (most, prefetch) = match self.reject_dead_letters {
+            // The engine counts the dead letters of a batch, and does not name them. Each batch that is on
+            // its way takes some memory.
+            true => (1, PREFETCH[0]),
+            false => (MOST, (memory / BYTES_OF_PREFETCH).clamp(PREFETCH[0], PREFETCH[1])),
+        };
         Ok(Box::new(Queues {
             config: self.clone(),
             messages: Messages::new(&self.fields, &self.queues, self.max_message_bytes, most),

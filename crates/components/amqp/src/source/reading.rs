@@ -19,7 +19,7 @@ use super::messages::{Incoming, Messages};
 use super::queues::{self, Question, Unprepared, Waiting};
 use super::unacknowledged::Unacknowledged;
 use super::{AmqpSource, MOST};
-use crate::connection::{Connection, Failed, Reader, Writer};
+use crate::connection::{self, Connection, Failed, Reader, Writer};
 use crate::wire::{Delivery, Event, Method};
 
 /// How long the source waits for messages before it looks whether it is to end.
@@ -101,7 +101,11 @@ impl Queues {
     async fn connect(&self, prefetch: u16) -> Result<Connection, Error> {
         // One byte more shows that a message is too large.
         let payload_limit = self.config.max_message_bytes.as_usize().saturating_add(1);
-        let mut connection = Connection::open(&self.config.servers, payload_limit).await?;
+        let opened = Connection::open(&self.config.servers, payload_limit).await;
+        let mut connection = match self.was_ready {
+            true => opened.map_err(connection::temporary)?,
+            false => opened?,
+        };
         match queues::prepare(&self.config, prefetch, &mut connection).await {
             Ok(()) => Ok(connection),
             Err(Unprepared { failed, message }) if self.was_ready => Err(failed.into_temporary(message)),
@@ -252,7 +256,8 @@ impl Reading<'_> {
             }
             Event::Method(Method::ChannelClose(close)) => {
                 let (failed, message) = (Failed::Refused(close), "the server has closed the channel");
-                return Err(match *self.was_ready {
+                // Another consumer may be that of a run which was killed a moment ago.
+                return Err(match *self.was_ready || self.config.exclusive {
                     true => failed.into_temporary(message),
                     false => failed.into_error(message),
                 });
