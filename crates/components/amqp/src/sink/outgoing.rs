@@ -153,7 +153,8 @@ impl<'a> Bound<'a> {
         (properties[0], properties[1]) = (high, low);
         match HEAD + properties.len() {
             length if length > self.most => Err(format!(
-                "the properties and headers of the message have {length} bytes, more than the server takes ({})",
+                "the properties and headers of the message have {length} bytes, more than the server takes \
+                 ({})",
                 self.most
             )),
             _ => Ok(Outgoing { routing_key, properties }),

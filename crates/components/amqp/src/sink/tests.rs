@@ -64,8 +64,9 @@ async fn what_a_message_has_follows_from_the_row_and_what_no_queue_takes_has_its
     let rows: [Row<'_>; 4] = [("parts", "one"), ("nowhere", "lost"), ("parts", ""), ("parts", "two")];
     for mandatory in [true, false] {
         let yaml = format!(
-            "{{ servers: '{}', routing_key: '{{place}}', mandatory: {mandatory}, message_id: 'id-{{payload}}', \
-             content_type: text/plain, headers: {{ From: 'x-{{place}}' }}, priority: 2 }}",
+            "{{ servers: '{}', routing_key: '{{place}}', mandatory: {mandatory}, \
+             message_id: 'id-{{payload}}', content_type: text/plain, headers: {{ From: 'x-{{place}}' }}, \
+             priority: 2 }}",
             amqp.address()
         );
         let mut sink = open_sink::<AmqpSink>(&yaml).await;
@@ -150,7 +151,7 @@ async fn a_full_queue_holds_messages_back_and_give_up_lets_them_leave() {
     let mut sink = open_sink::<AmqpSink>(&yaml("")).await;
     let mut failures = Vec::new();
     // A classic queue may take a few more than its limit.
-    let lines: Vec<String> = (0..20).map(|number| number.to_string()).collect();
+    let lines: Vec<String> = (0..12).map(|number| number.to_string()).collect();
     let mut taken = Vec::new();
     write(&mut *sink, batch(lines.iter().map(String::as_str)), |error| {
         failures.push(error.full());

@@ -182,8 +182,8 @@ impl AmqpSource {
         let wrong = self.fields.iter().find(|name| Field::new(name).is_none())?;
         let mistake = Mistake::new("fields", format!("A message has no `{wrong}`."));
         Some(mistake.help(
-            "There are `queue`, `exchange`, `routing_key`, `redelivered`, properties such as `message_id`, and \
-             headers such as `header.unit`.",
+            "There are `queue`, `exchange`, `routing_key`, `redelivered`, properties such as `message_id`, \
+             and headers such as `header.unit`.",
         ))
     }
 }

@@ -62,10 +62,12 @@ fn options_that_cannot_work_are_mistakes() {
 async fn queues_are_declared_and_bound_and_parts_of_messages_are_fields() {
     let amqp = block_in_place(|| Amqp::shared().unwrap());
     let yaml = format!(
-        "{{ servers: 'amqp://{}/%2F', queues: [fields-a, fields-b], declare: {{ arguments: {{ x-max-priority: 5 }} }}, \
+        "{{ servers: 'amqp://{}/%2F', queues: [fields-a, fields-b], \
+         declare: {{ arguments: {{ x-max-priority: 5 }} }}, \
          bindings: [{{ exchange: amq.topic, routing_key: ['f.#', g] }}], max_message_bytes: 4999, \
          end_after_idle: 300ms, \
-         fields: [queue, exchange, routing_key, redelivered, content_type, priority, message_id, header.unit] }}",
+         fields: [queue, exchange, routing_key, redelivered, content_type, priority, message_id, \
+         header.unit] }}",
         amqp.address()
     );
     // The queues are there from the first run on.
@@ -91,7 +93,8 @@ async fn queues_are_declared_and_bound_and_parts_of_messages_are_fields() {
     shown.sort();
     let of_topic = |queue: &str| {
         format!(
-            "{{\"queue\":\"{queue}\",\"exchange\":\"amq.topic\",\"routing_key\":\"f.x.y\",\"redelivered\":false,\
+            "{{\"queue\":\"{queue}\",\"exchange\":\"amq.topic\",\"routing_key\":\"f.x.y\",\
+             \"redelivered\":false,\
              \"content_type\":\"text/plain\",\"priority\":3,\"message_id\":\"m-1\",\"header.unit\":\"K\"}}"
         )
     };

@@ -83,7 +83,10 @@ mod tests {
     proptest! {
         /// A server that takes the answers has exactly the messages left that were not acknowledged.
         #[test]
-        fn no_message_is_acknowledged_for_another(batches in prop::collection::vec(1..5_u64, 1..8), seed: u64) {
+        fn no_message_is_acknowledged_for_another(
+            batches in prop::collection::vec(1..5_u64, 1..8),
+            seed: u64,
+        ) {
             let (mut open, mut server, mut next) = (Unacknowledged::default(), BTreeSet::new(), 1);
             let mut waiting = Vec::new();
             for rows in batches {
