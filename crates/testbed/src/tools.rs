@@ -70,6 +70,21 @@ impl Tools {
         self.program(name, &format!("mosquitto/usr/{folder}/{name}"))
     }
 
+    /// The program of RabbitMQ in its [folder](Self::rabbitmq).
+    pub(crate) const RABBITMQ: &str = "rabbitmq/bin/rabbitmq-server";
+
+    /// Returns the folder of RabbitMQ, beside that of Erlang: `usr/lib` of the system or of unpacked
+    /// packages. The program in `PATH` is another one, which changes the user.
+    pub fn rabbitmq(&self) -> io::Result<PathBuf> {
+        let system = PathBuf::from("/usr/lib");
+        if system.join(Self::RABBITMQ).is_file() {
+            return Ok(system);
+        }
+        let place = format!("rabbitmq-server/usr/lib/{}", Self::RABBITMQ);
+        let program = self.program("rabbitmq-server", &place)?;
+        Ok(program.ancestors().nth(3).unwrap_or(&program).to_owned())
+    }
+
     /// Returns the path of the Redis server.
     pub fn redis_server(&self) -> io::Result<PathBuf> {
         self.program("redis-server", "redis-server/usr/bin/redis-server")

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use thalweg_testbed::{Kafka, Moto, Mqtt, Nats, NatsMessage, Postgres, Record, Redis};
+use thalweg_testbed::{Amqp, Kafka, Moto, Mqtt, Nats, NatsMessage, Postgres, Record, Redis};
 
 /// Returns the broker of Kafka, which lives as long as one of those who asked for it holds it.
 ///
@@ -43,6 +43,14 @@ pub fn moto() -> io::Result<Arc<Moto>> {
     shared(&SERVER, Moto::start)
 }
 
+/// Returns the server of AMQP, in the same way.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn amqp() -> io::Result<Arc<Amqp>> {
+    Amqp::shared()
+}
+
 /// Returns the server of Redis, in the same way.
 ///
 /// # Errors
@@ -72,8 +80,8 @@ fn shared<T>(known: &Mutex<Weak<T>>, start: impl FnOnce() -> io::Result<T>) -> i
 }
 
 /// A topic of its own: of Kafka, with one partition; a stream of NATS, with one subject of the same name; a
-/// topic of MQTT, with a session of the same name that has its messages; a stream or a list of Redis; a table
-/// of PostgreSQL with the columns `id` and `line`; or what a service of Amazon has in place of a topic.
+/// topic of MQTT, with a session of the same name that has its messages; a queue of AMQP, a stream or a
+/// list of Redis; a table of PostgreSQL with the columns `id` and `line`; or what a service of Amazon has in place of a topic.
 pub struct Topic {
     broker: Broker,
     /// Its name.
@@ -88,6 +96,8 @@ enum Broker {
         /// The messages that were taken from the session.
         lines: Mutex<Vec<u8>>,
     },
+    /// A queue.
+    Amqp(Arc<Amqp>),
     /// A stream.
     Redis(Arc<Redis>),
     RedisList(Arc<Redis>),
@@ -142,6 +152,16 @@ impl Topic {
         let (server, name) = (mqtt()?, name());
         server.subscribe(&name, &name)?;
         Ok(Self { broker: Broker::Mqtt { server, lines: Mutex::default() }, name })
+    }
+
+    /// Returns a queue of AMQP without messages.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn of_amqp() -> io::Result<Self> {
+        let (amqp, name) = (amqp()?, name());
+        amqp.declare(&name, &[])?;
+        Ok(Self { broker: Broker::Amqp(amqp), name })
     }
 
     /// Returns a stream of Redis without entries.
@@ -228,6 +248,7 @@ impl Topic {
             Broker::Kafka(kafka) => kafka.address().to_string(),
             Broker::Nats(nats) => nats.address().to_string(),
             Broker::Mqtt { server, .. } => server.address().to_string(),
+            Broker::Amqp(amqp) => amqp.address().to_string(),
             Broker::Redis(redis) | Broker::RedisList(redis) => redis.address().to_string(),
             Broker::Postgres(postgres) => postgres.address().to_string(),
             Broker::Amazon { server, .. } => server.address().to_string(),
@@ -244,6 +265,7 @@ impl Topic {
             Broker::Kafka(kafka) => kafka.store(lines.map(|line| Record::new(name, line))),
             Broker::Nats(nats) => nats.store(lines.map(|line| NatsMessage::new(name, line))),
             Broker::Mqtt { server, .. } => server.publish(name, lines),
+            Broker::Amqp(amqp) => amqp.publish("", name, lines),
             Broker::Redis(redis) => {
                 let lines: Vec<String> = lines.collect();
                 redis.call_all(lines.iter().map(|line| vec!["XADD", name, "*", "payload", line]))
@@ -287,6 +309,9 @@ impl Topic {
                     taken.push(b'\n');
                 }
                 return Ok(taken.clone());
+            }
+            Broker::Amqp(amqp) => {
+                amqp.messages(&self.name)?.iter().for_each(|message| add(message.payload.as_bytes()));
             }
             Broker::Redis(redis) => {
                 redis.payloads(&self.name)?.iter().for_each(|payload| add(payload.as_bytes()));

@@ -209,6 +209,14 @@ impl Server {
         Self::of_topic(Topic::of_mqtt()?)
     }
 
+    /// Returns a queue of AMQP.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn queue() -> io::Result<Self> {
+        Self::of_topic(Topic::of_amqp()?)
+    }
+
     /// Returns a stream of Redis.
     ///
     /// # Errors

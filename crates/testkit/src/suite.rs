@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use thalweg_engine::Flow;
 use thalweg_runtime::Failpoint;
 
-use crate::brokers::{broker, moto, mqtt, nats, postgres, redis};
+use crate::brokers::{amqp, broker, moto, mqtt, nats, postgres, redis};
 use crate::cases::{feeds, files, outlets};
 use crate::feed::{Feed, Nature};
 use crate::matrix;
@@ -201,6 +201,7 @@ fn each<S: Sync>(
     };
     let _brokers = (
         needs("aws_").then(moto),
+        needs("amqp").then(amqp),
         needs("kafka").then(broker),
         needs("mqtt").then(mqtt),
         needs("nats").then(nats),

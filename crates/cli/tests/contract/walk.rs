@@ -77,6 +77,7 @@ const WITHOUT_CHARSET: &[(&str, &str)] = &[
     ("aws_kinesis_streams", "the records of a stream are not cut"),
     ("aws_sqs", "the messages of a queue are not cut"),
     ("journald", "the journal's export format is UTF-8"),
+    ("amqp", "the messages of a server are not cut"),
     ("kafka", "the messages of a broker are not cut"),
     ("mqtt", "the messages of a server are not cut"),
     ("nats", "the messages of a server are not cut"),
@@ -113,6 +114,7 @@ const SOURCES: &[(&str, &str, bool, bool)] = &[
     ("aws_kinesis_streams", "{ stream: x }", true, true),
     ("aws_kinesis_streams", "{ stream: x, start: latest }", true, false),
     ("aws_sqs", "{ queue: x }", true, false),
+    ("amqp", "{ servers: x, queues: x }", true, false),
     ("exec", "{ command: x }", false, true),
     ("exec", "{ command: x, every: 1m }", false, false),
     ("exec", "{ command: x, restart: true }", false, false),
@@ -160,6 +162,7 @@ const SOURCES: &[(&str, &str, bool, bool)] = &[
 /// The sources whose messages have no positions that grow, by which a sink could know them again. Others may
 /// have them, as far as their options tell.
 const WITHOUT_POSITIONS: &[&str] = &[
+    "amqp",
     "exec",
     "generate",
     "http",

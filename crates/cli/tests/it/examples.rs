@@ -87,7 +87,8 @@ fn every_components_example_runs_in_an_empty_folder() {
             continue;
         }
         // `encode: json` writes columns only, so a source of a broker would drop its payload.
-        let is_broker = ["aws_kinesis_streams", "aws_sqs", "kafka", "mqtt", "nats", "redis"]
+        let is_broker =
+            ["amqp", "aws_kinesis_streams", "aws_sqs", "kafka", "mqtt", "nats", "redis"]
             .iter()
             .any(|name| component["name"] == *name);
         let drops = is_broker && example.contains("end_after_idle") && example.contains("encode: json");
@@ -106,6 +107,7 @@ fn needs_file(component: &serde_json::Value) -> bool {
 /// have what the examples of the sources read.
 fn with_broker(example: &str) -> (String, Option<Box<dyn std::any::Any>>) {
     const AMAZON: &str = "127.0.0.1:4566";
+    const AMQP: &str = "127.0.0.1:5672";
     const KAFKA: &str = "127.0.0.1:9092";
     const MQTT: &str = "127.0.0.1:1883";
     const NATS: &str = "127.0.0.1:4222";
@@ -126,6 +128,12 @@ fn with_broker(example: &str) -> (String, Option<Box<dyn std::any::Any>>) {
         let event = |number| thalweg_testbed::Record::new("events", format!("event {number}"));
         kafka.store((0..100).map(event)).unwrap();
         return (example.replace(KAFKA, &kafka.address().to_string()), Some(Box::new(kafka)));
+    }
+    if cfg!(feature = "amqp") && example.contains(AMQP) {
+        let amqp = thalweg_testbed::Amqp::shared().unwrap();
+        amqp.declare("orders", &[]).unwrap();
+        amqp.publish("", "orders", (0..100).map(|number| format!("order {number}"))).unwrap();
+        return (example.replace(AMQP, &amqp.address().to_string()), Some(Box::new(amqp)));
     }
     if cfg!(feature = "mqtt") && example.contains(MQTT) {
         let mqtt = thalweg_testbed::Mqtt::start().unwrap();

@@ -4,12 +4,14 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[cfg(feature = "amqp")]
+mod amqp;
 mod api;
 #[cfg(all(feature = "images", feature = "stores"))]
 mod as_capyfile;
 mod as_gollum;
 mod bad_input;
-#[cfg(any(feature = "kafka", feature = "mqtt", feature = "nats", feature = "redis"))]
+#[cfg(any(feature = "amqp", feature = "kafka", feature = "mqtt", feature = "nats", feature = "redis"))]
 mod brokers;
 mod buffer;
 mod command_line;

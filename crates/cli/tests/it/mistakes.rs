@@ -318,7 +318,7 @@ fn the_kind_of_a_component_as_an_option() {
 fn terms_of_other_programs_have_an_answer() {
     let text = "\
 sources:
-  in: { amqp: { topics: [a] } }
+  in: { mysql: { topics: [a] } }
 pipelines:
   main:
     from: in

@@ -30,6 +30,8 @@ pub fn registry() -> Registry {
     let registry = thalweg_aws::register(registry);
     #[cfg(feature = "kafka")]
     let registry = thalweg_kafka::register(registry);
+    #[cfg(feature = "amqp")]
+    let registry = thalweg_amqp::register(registry);
     #[cfg(feature = "mqtt")]
     let registry = thalweg_mqtt::register(registry);
     #[cfg(feature = "nats")]

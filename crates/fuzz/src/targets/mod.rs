@@ -15,6 +15,7 @@ macro_rules! targets {
 targets! {
     acknowledgements,
     amazon_answers,
+    amqp_frames,
     avro,
     base64,
     buffer,

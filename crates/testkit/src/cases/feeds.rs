@@ -230,6 +230,16 @@ pub fn of_brokers() -> Vec<Feed> {
             ..READER
         },
         Feed {
+            name: "amqp",
+            component: "amqp",
+            nature: Nature::Acknowledged,
+            // Messages that were written but not acknowledged come again, after later ones.
+            keeps_order: false,
+            remembers: false,
+            prepare: |_, records| queue(records),
+            ..READER
+        },
+        Feed {
             name: "redis, stream",
             component: "redis",
             // Entries that were not acknowledged are read again before or after others.
@@ -360,6 +370,14 @@ fn session(records: Records) -> io::Result<Prepared> {
         topic.address(),
         name = topic.name,
     );
+    Ok(Prepared { source, held: Some(Box::new(topic)) })
+}
+
+fn queue(records: Records) -> io::Result<Prepared> {
+    let topic = Topic::of_amqp()?;
+    topic.store((0..records.count).map(|number| records.text(number, Form::Json)))?;
+    let (servers, name) = (topic.address(), &topic.name);
+    let source = format!("amqp: {{ servers: '{servers}', queues: {name}, end_after_idle: 50ms }}");
     Ok(Prepared { source, held: Some(Box::new(topic)) })
 }
 

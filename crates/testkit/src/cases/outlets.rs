@@ -367,6 +367,11 @@ pub fn of_brokers() -> Vec<Outlet> {
             ..server("mqtt", "mqtt")
         },
         Outlet {
+            sinks: "out: { amqp: { servers: '{address}', routing_key: '{topic}', timeout: 5s } }",
+            server: Some(Server::queue),
+            ..server("amqp", "amqp")
+        },
+        Outlet {
             sinks: "out: { redis: { servers: '{address}', command: xadd, key: '{topic}', timeout: 5s } }",
             server: Some(Server::redis_stream),
             ..server("redis, stream", "redis")

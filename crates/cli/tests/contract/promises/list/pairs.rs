@@ -44,6 +44,10 @@ pub(super) const PROMISES: &[Promise] = &[
         &["source: nats, stream -> file", "message_sink: file -> nats, stream"],
     ),
     shown(
+        "| `amqp` | at least once | at least once |",
+        &["source: amqp -> file", "message_sink: file -> amqp"],
+    ),
+    shown(
         "| `mqtt` with `qos: 1` or `qos: 2` | at least once | at least once |",
         &["source: mqtt -> file", "message_sink: file -> mqtt"],
     ),

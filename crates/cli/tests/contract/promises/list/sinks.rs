@@ -189,6 +189,14 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "| `amqp` | At least once. With `mandatory`, a message that no queue takes leaves by `errors`. | the server's confirmation counts: on its disk with `persistent` and a durable queue |",
+        &[
+            "message_sink: file -> amqp",
+            "amqp: a_batch_waits_for_a_server_that_is_away_and_no_message_is_lost",
+            "amqp: what_a_message_has_follows_from_the_row_and_what_no_queue_takes_has_its_reason",
+        ],
+    ),
+    shown(
         "| `mqtt` | At least once. With `qos: 2`, once as long as the run lasts. | the server's confirmation counts |",
         &[
             "message_sink: file -> mqtt",

@@ -101,6 +101,15 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "| `amqp` | The server delivers messages again that were not acknowledged. Messages are acknowledged when a checkpoint covers them. Those that a checkpoint covers and whose acknowledgement was lost are there again, and so are those on their way when a connection breaks. | reads what was added |",
+        &[
+            "source: amqp -> file",
+            "amqp: only_what_is_settled_is_acknowledged",
+            "amqp: connections_that_are_cut_lose_nothing",
+            "cli: processes_that_share_a_queue_and_are_killed_lose_no_message",
+        ],
+    ),
+    shown(
         "| `redis` with `stream` | The server delivers entries again that were not acknowledged; those of the checkpoint are not sent on. Entries are acknowledged when a checkpoint covers them. Another consumer of the group may have delivered what this one had not acknowledged. | reads what was added |",
         &[
             "source: redis, stream -> file",

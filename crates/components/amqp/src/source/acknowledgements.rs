@@ -1,0 +1,113 @@
+//! Acknowledgements: sent when messages are settled.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use thalweg_engine::{Error, Settled, SourceOutput};
+use thalweg_record::{Outcome, Settlement};
+use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinSet};
+
+use super::unacknowledged::{Answer, Unacknowledged};
+use crate::connection::Writer;
+
+/// How often the keeper looks after the end of the source.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long messages that failed wait before they return to their queue, which delivers them at once.
+const RETRY: Duration = Duration::from_secs(1);
+/// How long the source waits at its end until all is settled: the first value if the run is being stopped.
+/// Both count from the last progress.
+const SETTLE_WAIT: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(60)];
+
+/// Messages that were sent on, by their numbers.
+pub(super) struct Sent {
+    pub(super) tags: Vec<u64>,
+    pub(super) settled: Settled,
+}
+
+/// The acknowledgements of a connection.
+pub(super) struct Acknowledgements {
+    open: Arc<Mutex<Unacknowledged>>,
+    /// True to reject messages that left by `errors`.
+    rejects: bool,
+    /// The batches that are on their way, each with the numbers of its messages.
+    settling: JoinSet<(Vec<u64>, Settlement)>,
+}
+
+impl Acknowledgements {
+    pub(super) fn new(open: Arc<Mutex<Unacknowledged>>, rejects: bool) -> Self {
+        Self { open, rejects, settling: JoinSet::new() }
+    }
+
+    /// Acknowledges what is settled, until the news have ended and all is acknowledged.
+    ///
+    /// # Errors
+    /// If the connection breaks: the server delivers the messages again.
+    pub(super) async fn keep(
+        &mut self,
+        writer: &Writer,
+        out: &SourceOutput,
+        mut news: mpsc::UnboundedReceiver<Sent>,
+    ) -> Result<(), Error> {
+        let (mut has_news, mut moved) = (true, Instant::now());
+        loop {
+            tokio::select! {
+                sent = news.recv(), if has_news => match sent {
+                    Some(sent) => self.wait_for(sent),
+                    None => (has_news, moved) = (false, Instant::now()),
+                },
+                Some(done) = self.settling.join_next() => {
+                    moved = Instant::now();
+                    self.settled(writer, out, done).await?;
+                }
+                () = tokio::time::sleep(LOOK), if !has_news => {
+                    // Messages are settled after a checkpoint.
+                    out.save_soon();
+                }
+            }
+            if !has_news && self.is_over(out, moved) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn wait_for(&mut self, sent: Sent) {
+        self.settling.spawn(async move {
+            let settlement = sent.settled.await;
+            if !settlement.outcome.is_safe() {
+                tokio::time::sleep(RETRY).await;
+            }
+            (sent.tags, settlement)
+        });
+    }
+
+    /// True if the source need not wait any longer.
+    fn is_over(&self, out: &SourceOutput, moved: Instant) -> bool {
+        let wait = SETTLE_WAIT[usize::from(!out.is_stopping())];
+        self.settling.is_empty() || moved.elapsed() >= wait
+    }
+
+    async fn settled(
+        &self,
+        writer: &Writer,
+        out: &SourceOutput,
+        done: Result<(Vec<u64>, Settlement), JoinError>,
+    ) -> Result<(), Error> {
+        let Ok((tags, settlement)) = done else { return Ok(()) };
+        let answer = match settlement.outcome {
+            Outcome::Rejected if self.rejects => Answer::Reject,
+            outcome if outcome.is_safe() => Answer::Ack,
+            // The end of the connection returns the messages to their queues.
+            _ if out.is_dry() => return Ok(()),
+            _ => Answer::Requeue,
+        };
+        if answer == Answer::Requeue {
+            let reason = settlement.reason.as_deref().unwrap_or("no reason is known");
+            tracing::warn!("`{}`: {} messages return to their queues: {reason}", out.name(), tags.len());
+        }
+        let mut frames = Vec::new();
+        self.open.lock().answer(&tags, answer, &mut frames);
+        writer.write(&frames).await
+    }
+}
