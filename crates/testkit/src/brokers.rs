@@ -80,8 +80,9 @@ fn shared<T>(known: &Mutex<Weak<T>>, start: impl FnOnce() -> io::Result<T>) -> i
 }
 
 /// A topic of its own: of Kafka, with one partition; a stream of NATS, with one subject of the same name; a
-/// topic of MQTT, with a session of the same name that has its messages; a queue of AMQP, a stream or a
-/// list of Redis; a table of PostgreSQL with the columns `id` and `line`; or what a service of Amazon has in place of a topic.
+/// topic of MQTT, with a session of the same name that has its messages; a queue of AMQP, a stream or a list
+/// of Redis; a table of PostgreSQL with the columns `id` and `line`; or what a service of Amazon has in place
+/// of a topic.
 pub struct Topic {
     broker: Broker,
     /// Its name.

@@ -87,8 +87,7 @@ fn every_components_example_runs_in_an_empty_folder() {
             continue;
         }
         // `encode: json` writes columns only, so a source of a broker would drop its payload.
-        let is_broker =
-            ["amqp", "aws_kinesis_streams", "aws_sqs", "kafka", "mqtt", "nats", "redis"]
+        let is_broker = ["amqp", "aws_kinesis_streams", "aws_sqs", "kafka", "mqtt", "nats", "redis"]
             .iter()
             .any(|name| component["name"] == *name);
         let drops = is_broker && example.contains("end_after_idle") && example.contains("encode: json");
