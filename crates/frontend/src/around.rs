@@ -96,9 +96,6 @@ impl Around<'_> {
         if matches!(awaited, Awaited::Time(_)) {
             self.tell("waiting", &format!("waiting: the next run begins at {next}"));
         }
-        if let Some(manager) = self.manager {
-            manager.waiting(awaited);
-        }
         let waited = pause(
             async {
                 match self.serve(awaited) {
@@ -107,6 +104,10 @@ impl Around<'_> {
                         tracing::warn!("no client is answered until the next run: {error}");
                     }
                     served => served?,
+                }
+                // An address that is taken is a failed start, so it is known before the process is ready.
+                if let Some(manager) = self.manager {
+                    manager.waiting(awaited);
                 }
                 tokio::select! {
                     () = awaited.over() => {}

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use thalweg_testbed::Patience;
 
 use crate::api::exchange;
-use crate::common::House;
+use crate::common::{House, said};
 use crate::services::{Service, asked, line_of, listening};
 
 const EVERY_SECOND: &str = "* * * * * *";
@@ -127,11 +127,15 @@ fn metric(address: &str, name: &str) -> Option<u64> {
     answer.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
 }
 
-/// Waits until a metric has at least this value.
-fn until_metric(address: &str, name: &str, least: u64) {
+/// Waits until a metric has at least this value, and returns it.
+fn until_metric(address: &str, name: &str, least: u64) -> u64 {
     let patience = Patience::begin();
-    while metric(address, name).is_none_or(|value| value < least) {
-        patience.check(|| format!("`{name}` is {:?}", metric(address, name)));
+    loop {
+        let value = metric(address, name);
+        if let Some(value) = value.filter(|value| *value >= least) {
+            return value;
+        }
+        patience.check(|| format!("`{name}` is {value:?}"));
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -217,6 +221,43 @@ fn a_service_that_waits_for_its_first_run_is_ready_for_systemd() {
 }
 
 #[test]
+fn a_schedule_whose_address_is_taken_is_a_failed_start() {
+    let house = House::with(&[("c.yaml", &copying(YEARLY)), ("in.txt", "1\n")]);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let path = house.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    let mut command = house.command(&["run", "c.yaml", "--listen", &address]);
+    let ended = said(command.env("NOTIFY_SOCKET", &path).output().unwrap());
+    assert!(ended.code != Some(0) && ended.err.contains("cannot listen on "), "{}", ended.err);
+    socket.set_nonblocking(true).unwrap();
+    let mut message = [0; 4096];
+    while let Ok(length) = socket.recv(&mut message) {
+        let text = std::str::from_utf8(&message[..length]).unwrap();
+        assert!(!text.contains("READY=1"), "{text}");
+    }
+}
+
+#[test]
+fn a_secret_that_is_being_replaced_fails_a_run_and_not_the_process() {
+    let config = "\
+schedule: '* * * * * *'
+sources: { in: { generate: { lines: [a], count: 1 } } }
+pipelines: { main: { from: in, transforms: [filter: \"payload <> '${file:secret}'\"], to: out } }
+sinks: { out: discard }
+";
+    let house = House::with(&[("c.yaml", config), ("secret", "one\n")]);
+    let (service, address) = started(&house, &[]);
+    until_metric(&address, SUCCEEDED, 1);
+    std::fs::remove_file(house.path().join("secret")).unwrap();
+    until_metric(&address, FAILED, 1);
+    house.write("secret", b"two\n");
+    let succeeded = until_metric(&address, SUCCEEDED, 1);
+    until_metric(&address, SUCCEEDED, succeeded + 2);
+    assert_eq!(service.stop(), Some(0));
+}
+
+#[test]
 fn a_repeated_run_that_cannot_begin_is_tried_again_and_is_not_ready_for_systemd() {
     let house = House::with(&[("c.yaml", ENDLESS)]);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -232,7 +273,7 @@ fn a_repeated_run_that_cannot_begin_is_tried_again_and_is_not_ready_for_systemd(
     let service = Service::of(command.env("NOTIFY_SOCKET", &path).spawn().unwrap());
     let received = received(&socket, |received| received.contains("STATUS=waiting: "));
     assert!(!received.contains("READY=1"), "{received}");
-    assert!(service.stop() != Some(0));
+    assert_ne!(service.stop(), Some(0));
 }
 
 #[test]
