@@ -91,11 +91,11 @@ impl Pace {
     }
 
     /// True if a run that failed so may succeed later. The configuration of a schedule had no mistakes when
-    /// the process began. Those that a run finds are of variables and secrets: a file is being replaced.
+    /// the process began. Those that a run finds are of secrets, such as a file that is being replaced.
     fn may_succeed_later(&self, error: &CommandError) -> bool {
         match error {
-            CommandError::Usage(_) | CommandError::ReaderGone => false,
-            CommandError::Mistakes(_) => self.timetable().is_some(),
+            CommandError::ReaderGone => false,
+            CommandError::Mistakes(_) | CommandError::Usage(_) => self.timetable().is_some(),
             CommandError::Failed(_) | CommandError::AlreadyReported => true,
         }
     }
