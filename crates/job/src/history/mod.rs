@@ -142,7 +142,10 @@ impl History {
     /// does not allow it stays, and keeps no run from its record.
     fn complete_killed(&self) -> io::Result<()> {
         for (id, ending) in self.files(&[ACTIVE])? {
-            if let Err(error) = self.complete(id) {
+            // A run that was about to end may have removed the file meanwhile.
+            if let Err(error) = self.complete(id)
+                && error.kind() != io::ErrorKind::NotFound
+            {
                 let path = self.path(id, ending);
                 tracing::warn!("the record `{}` cannot be completed: {error}", path.display());
             }
