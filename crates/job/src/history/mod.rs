@@ -250,8 +250,13 @@ impl Recording {
         }
         self.record.end();
         let Self { history, record, .. } = &self;
-        let ended = history.write_ended(record);
-        if let Err(error) = ended.and_then(|()| fs::remove_file(history.path(record.id, ACTIVE))) {
+        let forget_active = || fs::remove_file(history.path(record.id, ACTIVE));
+        let ended = match history.write_ended(record) {
+            Ok(()) => forget_active(),
+            // A full disk may have room after it. If not, no record is better than one of a killed run.
+            Err(_) => forget_active().and_then(|()| history.write_ended(record)),
+        };
+        if let Err(error) = ended {
             warn(history, &error);
         }
     }
@@ -364,6 +369,16 @@ mod tests {
         third.end(&Ok(summary(1)));
         let mut names = fs::read_dir(&history.folder).unwrap().map(|entry| entry.unwrap().path());
         assert!(names.all(|path| path.extension().is_some_and(|ending| ending == ENDED)));
+    }
+
+    #[test]
+    fn a_run_whose_end_cannot_be_written_does_not_look_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let history = History::of(folder.path());
+        let recording = history.begin(&configuration()).unwrap();
+        fs::create_dir(history.path(1, UNFINISHED)).unwrap();
+        recording.end(&Ok(summary(1)));
+        assert!(all(&history).is_empty());
     }
 
     #[test]
