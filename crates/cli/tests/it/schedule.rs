@@ -246,12 +246,12 @@ sources: { in: { generate: { lines: [a], count: 1 } } }
 pipelines: { main: { from: in, transforms: [filter: \"payload <> '${file:secret}'\"], to: out } }
 sinks: { out: discard }
 ";
-    let house = House::with(&[("c.yaml", config), ("secret", "one\n")]);
+    let house = House::with(&[("c.yaml", config), ("secret", "first-1a2b3c\n")]);
     let (service, address) = started(&house, &[]);
     until_metric(&address, SUCCEEDED, 1);
     std::fs::remove_file(house.path().join("secret")).unwrap();
     until_metric(&address, FAILED, 1);
-    house.write("secret", b"two\n");
+    house.write("secret", b"second-4d5e6f\n");
     let succeeded = until_metric(&address, SUCCEEDED, 1);
     until_metric(&address, SUCCEEDED, succeeded + 2);
     assert_eq!(service.stop(), Some(0));
