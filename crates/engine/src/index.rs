@@ -254,10 +254,20 @@ mod tests {
     }
 
     fn graph(pipelines: Vec<Pipeline>) -> Graph {
-        let Settings { memory, state, dead_letters, buffers, temporary, unknown_fields } =
+        let Settings { memory, state, dead_letters, buffers, temporary, unknown_fields, schedule } =
             Settings::default();
-        let (sources, sinks) = (Vec::new(), Vec::new());
-        Graph { memory, state, dead_letters, buffers, temporary, unknown_fields, sources, pipelines, sinks }
+        Graph {
+            memory,
+            state,
+            dead_letters,
+            buffers,
+            temporary,
+            unknown_fields,
+            schedule,
+            sources: Vec::new(),
+            pipelines,
+            sinks: Vec::new(),
+        }
     }
 
     #[test]

@@ -38,6 +38,10 @@ impl Awaited {
         Self::Pause(time, later(Utc::now(), time))
     }
 
+    fn is_pause(&self) -> bool {
+        matches!(self, Self::Pause(..))
+    }
+
     /// When the next run begins, as text.
     pub(crate) fn next(&self) -> String {
         match self {
@@ -85,23 +89,25 @@ impl Around<'_> {
     /// Waits between two runs. Returns false if the process is to end.
     ///
     /// # Errors
-    /// If no address was bound so far, and one cannot be bound or the token cannot be read.
+    /// If no address was bound before the first time of a schedule, and one cannot be bound or the token
+    /// cannot be read.
     pub(crate) fn wait(&self, awaited: &Awaited) -> Result<bool, CommandError> {
         let next = awaited.next();
         if matches!(awaited, Awaited::Time(_)) {
             self.tell("waiting", &format!("waiting: the next run begins at {next}"));
         }
-        if let Some(manager) = self.manager {
-            manager.waiting(&next);
-        }
         let waited = pause(
             async {
                 match self.serve(awaited) {
-                    Err(error) if self.listeners.is_open() => {
+                    Err(error) if awaited.is_pause() || self.listeners.is_open() => {
                         // The next run may have what is missing here, and says so if not.
                         tracing::warn!("no client is answered until the next run: {error}");
                     }
                     served => served?,
+                }
+                // An address that is taken is a failed start, so it is known before the process is ready.
+                if let Some(manager) = self.manager {
+                    manager.waiting(awaited);
                 }
                 tokio::select! {
                     () = awaited.over() => {}

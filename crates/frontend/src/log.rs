@@ -130,7 +130,10 @@ fn begin_as(
             "`{LOG_VARIABLE}` is wrong: {error}; write for example `{LOG_VARIABLE}=debug`"
         ))
     })?;
-    show_all(&filter, wanted.as_deref().unwrap_or_default());
+    // A later run leaves the filter as it is, which a client may have changed.
+    if FILTER.get().is_none() {
+        show_all(&filter, wanted.as_deref().unwrap_or_default());
+    }
     let (filter, changes): (_, reload::Handle<EnvFilter, Registry>) = reload::Layer::new(filter);
     let filter = filter.and(filter_fn(|of| SHOWS_ALL.load(Ordering::Relaxed) || is_for_users(of.target())));
     let printed = || {

@@ -90,6 +90,16 @@ impl Pace {
         }
     }
 
+    /// True if a run that failed so may succeed later. The configuration of a schedule had no mistakes when
+    /// the process began. Those that a run finds are of secrets, such as a file that is being replaced.
+    fn may_succeed_later(&self, error: &CommandError) -> bool {
+        match error {
+            CommandError::ReaderGone => false,
+            CommandError::Mistakes(_) | CommandError::Usage(_) => self.timetable().is_some(),
+            CommandError::Failed(_) | CommandError::AlreadyReported => true,
+        }
+    }
+
     /// Notes the end of a run. Returns true if it is the last one.
     fn end(&self, is_success: bool) -> bool {
         match self {
@@ -101,8 +111,8 @@ impl Pace {
 }
 
 /// Runs a function as often as `pace` says. A failed run is reported, and the next one still takes place: its
-/// input may exist by then. Mistakes in the configuration and requests to end, by signals or clients, stop
-/// the repetition, whatever the outcome of the current run.
+/// input may exist by then. Mistakes in the configuration, unless it has a schedule, and requests to end, by
+/// signals or clients, stop the repetition, whatever the outcome of the current run.
 pub(crate) fn repeated(
     pace: &Pace,
     json: bool,
@@ -119,7 +129,7 @@ pub(crate) fn repeated(
         match ended {
             Ok(Exit::Done) => {}
             Ok(exit) => worst = exit,
-            Err(error) if is_last || !may_succeed_later(&error) => return Err(error),
+            Err(error) if is_last || !pace.may_succeed_later(&error) => return Err(error),
             Err(error) => {
                 tell(&error, json);
                 has_failed = true;
@@ -133,8 +143,4 @@ pub(crate) fn repeated(
         }
     }
     if has_failed { Err(CommandError::AlreadyReported) } else { Ok(worst) }
-}
-
-fn may_succeed_later(error: &CommandError) -> bool {
-    !matches!(error, CommandError::Mistakes(_) | CommandError::Usage(_) | CommandError::ReaderGone)
 }

@@ -4,6 +4,7 @@ use std::io::{BufWriter, IsTerminal, Write, stdout};
 use std::sync::Arc;
 
 use chrono::Utc;
+use indicatif::MultiProgress;
 use thalweg_engine::Schedule;
 use thalweg_job::{Configuration, DryRun, Job, JobRun, Outcome, Overrides, RunOptions, Signals};
 use thalweg_redact::for_terminal;
@@ -65,9 +66,12 @@ pub fn run(configuration: &Configuration, request: &RunRequest) -> Result<Exit, 
     let job = built.as_ref().and_then(|built| built.as_ref().ok());
     let pace = pace_of(request, job)?;
     let state_dir = job.and_then(|job| job.phases.first()).map(|phase| phase.state_dir.clone());
-    if pace.timetable().is_some() {
-        // A mistake is reported at once. Each run reads variables and secrets as they are at its time.
-        built.take().transpose()?;
+    // A mistake is reported at once. Each run reads variables and secrets as they are at its time.
+    if pace.timetable().is_some()
+        && let Some(job) = built.take().transpose()?
+    {
+        // The wait for the first run has a log too, whose level a client may change.
+        request.show.begin_log(&MultiProgress::new(), &job.phases)?;
     }
     let listeners = Arc::new(Listeners::new(&request.show.listen));
     let around = Around {

@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::slice;
 use std::sync::Arc;
 use std::time::Instant;
 
 use chrono::Utc;
+use indicatif::MultiProgress;
 use thalweg_engine::{FileWatcher, Handle};
 use thalweg_job::{FileEvents, LoadError, Notice, Observer, Outcome, Phase};
 use thalweg_redact::redacted;
@@ -37,6 +39,15 @@ pub struct Show {
     pub warns: bool,
     /// True if the summary also has what only developers of thalweg need.
     pub verbose: bool,
+}
+
+impl Show {
+    /// Begins the log of phases. It is set up once per process: embedders may collect logs in a later run.
+    pub(crate) fn begin_log(&self, bars: &MultiProgress, phases: &[Phase]) -> Result<(), LoadError> {
+        let mut sources = phases.iter().flat_map(|phase| &phase.graph.sources);
+        let collects = self.warns || sources.any(|source| source.config.collects_logs());
+        log::begin(bars, self.json, self.quiet && !self.warns, collects)
+    }
 }
 
 /// An observer that prints to the standard error output.
@@ -188,11 +199,7 @@ impl Observer for Screen {
     fn prepare(&mut self, phase: &Phase) -> Result<(), LoadError> {
         let progress = Progress::new(&phase.graph, &self.show);
         log::name_components(&phase.graph);
-        // The log is set up once per process. Embedders may collect logs in a later run.
-        let collects =
-            self.show.warns || phase.graph.sources.iter().any(|source| source.config.collects_logs());
-        let quiet = self.show.quiet && !self.show.warns;
-        log::begin(progress.bars(), self.show.json, quiet, collects)?;
+        self.show.begin_log(progress.bars(), slice::from_ref(phase))?;
         self.progress = Some(progress);
         if let Some(events) = &self.events {
             events.begin(phase);

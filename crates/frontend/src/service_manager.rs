@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use thalweg_engine::{ComponentCounts, Handle};
 
+use crate::around::Awaited;
 use crate::format::{count, counted};
 use crate::health::problems;
 use crate::print;
@@ -56,8 +57,8 @@ struct Current {
     handle: Option<Handle>,
     /// When the next run begins, if that is waited for.
     next_run: Option<String>,
-    /// True once the components of a run were built and ran. A short job may have ended before the thread
-    /// looks.
+    /// True once the components of a run were built and ran, or a time of a schedule was waited for. A short
+    /// job may have ended before the thread looks.
     was_started: bool,
     /// True once a signal asked the process to end.
     is_stopping: bool,
@@ -96,9 +97,13 @@ impl ServiceManager {
         current.next_run = None;
     }
 
-    /// The process waits for its next run, which begins at this time.
-    pub(crate) fn waiting(&self, next_run: &str) {
-        self.change(|current| current.next_run = Some(next_run.to_owned()));
+    /// The process waits for its next run. Before the first time of a schedule, it is ready for it. A run
+    /// that could not begin and is repeated is not.
+    pub(crate) fn waiting(&self, awaited: &Awaited) {
+        self.change(|current| {
+            current.next_run = Some(awaited.next());
+            current.was_started |= matches!(awaited, Awaited::Time(_));
+        });
     }
 
     /// A signal asked the process to end.
@@ -183,7 +188,7 @@ impl Socket {
 
 /// The state of the process at one moment.
 struct View {
-    /// True if all components are built and run, or the process waits for its next run.
+    /// True if all components are built and run, or the process waits for a time of its schedule.
     is_started: bool,
     is_stopping: bool,
     /// How long a thread of the run has made no progress.
@@ -196,7 +201,7 @@ struct View {
 
 impl View {
     fn of(handle: Option<&Handle>, next_run: Option<String>, is_stopping: bool, still_for: Duration) -> Self {
-        let is_started = handle.map_or(next_run.is_some(), Handle::is_started);
+        let is_started = handle.is_some_and(Handle::is_started);
         let counts = handle.map(Handle::counts).unwrap_or_default();
         let problem = handle.and_then(|handle| problems(handle, &counts, still_for).into_iter().next());
         let (text, counts) = match (handle, problem) {
@@ -341,14 +346,13 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_waits_for_its_first_run_is_ready() {
-        let view = View::of(None, Some("2026-11-28T02:30:00Z".to_owned()), false, Duration::ZERO);
+    fn a_process_that_waits_says_until_when_and_is_not_ready_by_that_alone() {
+        let mut view = View::of(None, Some("2026-11-28T02:30:00Z".to_owned()), false, Duration::ZERO);
         let mut report = Report::new(Some(SECOND * 10));
-        assert_eq!(
-            report.due(&view, Instant::now()),
-            "READY=1\nSTATUS=waiting: the next run begins at 2026-11-28T02:30:00Z\nWATCHDOG=1"
-        );
-        assert!(!View::of(None, None, false, Duration::ZERO).is_started);
+        let start = Instant::now();
+        assert_eq!(report.due(&view, start), "STATUS=waiting: the next run begins at 2026-11-28T02:30:00Z");
+        view.is_started = true;
+        assert_eq!(report.due(&view, start), "READY=1\nWATCHDOG=1");
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub(crate) struct Observed {
     /// The token that clients of `/api/` on the network must have.
     pub(crate) token: Option<Token>,
     pub(crate) stop: StopRequest,
-    /// Locked while dead letters are read, so that only one answer with them is in memory.
+    /// Locked while dead letters or the history are read: only one such answer is made at a time.
     pub(crate) letters: Arc<tokio::sync::Mutex<()>>,
 }
 

@@ -33,7 +33,7 @@ pub(super) async fn one(run: &Arc<Observed>, id: &str) -> Result<Value, Refusal>
     record.map(|record| json!(record)).ok_or_else(unknown)
 }
 
-/// Reads the history on a thread that may wait for the disk.
+/// Reads the history on a thread that may wait for the disk, for one client at a time.
 async fn read<T: Send + 'static>(
     run: &Arc<Observed>,
     of: impl FnOnce(&History) -> Result<T, Error> + Send + 'static,
@@ -43,7 +43,13 @@ async fn read<T: Send + 'static>(
         return Err(Refusal::new(StatusCode::NOT_FOUND, reason));
     };
     let failed = |reason: String| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, reason);
-    match tokio::task::spawn_blocking(move || of(&history)).await {
+    let one = run.letters.clone().lock_owned().await;
+    let found = tokio::task::spawn_blocking(move || {
+        let found = of(&history);
+        drop(one);
+        found
+    });
+    match found.await {
         Ok(read) => read.map_err(|error| failed(error.full())),
         Err(error) => Err(failed(format!("the history cannot be read: {error}"))),
     }

@@ -13,9 +13,10 @@
 //!
 //! See docs/decisions/102-a-configuration-runs-on-a-schedule.md.
 
+mod lock;
 mod record;
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -24,6 +25,7 @@ use thalweg_engine::{Error, Summary};
 use thalweg_runtime::private::{create_private, open_regular, open_regular_with, private_file};
 
 use crate::error::RunError;
+use lock::Lock;
 use record::LARGEST;
 
 pub use record::{ComponentRecord, ConfigurationId, RunOutcome, RunRecord};
@@ -53,10 +55,10 @@ impl History {
         Self { folder: state.join(FOLDER) }
     }
 
-    /// True if runs have left records.
+    /// True if runs have left records, or nothing tells. Other programs have a folder of this name too.
     #[must_use]
     pub fn exists(&self) -> bool {
-        self.folder.is_dir()
+        self.folder.is_dir() && !self.found().is_ok_and(|found| found.is_empty())
     }
 
     /// Returns the records, the latest first. They are read one by one; one that cannot be read is an error
@@ -82,20 +84,24 @@ impl History {
         let unread = |path: &Path, error: io::Error| {
             Error::permanent(format!("the record `{}` cannot be read: {error}", path.display()))
         };
-        // A run that ends meanwhile has one of the two at any time.
+        let mut killed = None;
+        // A run that ends meanwhile has one of the two at any time. It releases its lock after the second one
+        // is there, so a run that looks killed may have ended well.
         for ending in [ENDED, ACTIVE, ENDED] {
-            let path = self.path(id, ending);
-            match read(&path) {
+            match self.read(id, ending) {
+                Ok(record) if ending == ACTIVE && record.outcome == RunOutcome::Interrupted => {
+                    killed = Some(record);
+                }
                 Ok(record) => return Ok(Some(record)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(unread(&path, error)),
+                Err(error) => return Err(unread(&self.path(id, ending), error)),
             }
         }
-        Ok(None)
+        Ok(killed)
     }
 
     /// Completes the records of killed runs, removes the oldest ones, and begins one. Only the process that
-    /// has the state directory may do so.
+    /// has the state directory may do so: its store has made the directory, and has found no links in it.
     pub(crate) fn begin(&self, configuration: &ConfigurationId) -> io::Result<Recording> {
         create_private(&self.folder)?;
         self.complete_killed()?;
@@ -113,43 +119,90 @@ impl History {
 
     /// The runs that have a record, the oldest first: their numbers and the endings of their files.
     fn found(&self) -> io::Result<Vec<(u64, &'static str)>> {
+        self.files(&[ACTIVE, ENDED])
+    }
+
+    /// The files with these endings whose names are ours, by their numbers.
+    fn files(&self, endings: &[&'static str]) -> io::Result<Vec<(u64, &'static str)>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let name = entry?.file_name();
-            let Some((id, ending)) = name.to_str().and_then(|name| name.split_once('.')) else { continue };
-            let ending = [ACTIVE, ENDED].into_iter().find(|known| *known == ending);
-            found.extend(id.parse().ok().zip(ending));
+            let Some((number, ending)) = name.to_str().and_then(|name| name.split_once('.')) else {
+                continue;
+            };
+            // `+7` and `007` are numbers too, and no names of ours.
+            let id = number.parse::<u64>().ok().filter(|id| id.to_string() == number);
+            found.extend(id.zip(endings.iter().copied().find(|known| *known == ending)));
         }
         found.sort_unstable();
         Ok(found)
     }
 
-    /// Ends the records of runs that were killed. Files that a killed run was writing are removed.
+    /// Ends the records of runs that were killed, and removes the files that they were writing. A file that
+    /// does not allow it stays, and keeps no run from its record.
     fn complete_killed(&self) -> io::Result<()> {
-        for entry in fs::read_dir(&self.folder)? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|ending| ending == UNFINISHED) {
-                fs::remove_file(path)?;
+        for (id, ending) in self.files(&[ACTIVE])? {
+            // A run that was about to end may have removed the file meanwhile.
+            if let Err(error) = self.complete(id)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                let path = self.path(id, ending);
+                tracing::warn!("the record `{}` cannot be completed: {error}", path.display());
             }
         }
-        for (id, _) in self.found()?.into_iter().filter(|(_, ending)| *ending == ACTIVE) {
-            let path = self.path(id, ACTIVE);
-            // The former run of this process or another one may still be about to end its record.
-            if is_locked(&open_regular(&path)?) {
-                continue;
+        for (id, ending) in self.files(&[UNFINISHED])? {
+            let path = self.path(id, ending);
+            if !self.is_about_to_end(id)
+                && let Err(error) = fs::remove_file(&path)
+            {
+                tracing::warn!("`{}` cannot be removed: {error}", path.display());
             }
-            if !self.path(id, ENDED).exists() {
-                match read(&path) {
-                    Ok(record) => self.write_ended(&record)?,
-                    Err(error) => tracing::warn!("the record `{}` is dropped: {error}", path.display()),
-                }
-            }
-            fs::remove_file(path)?;
         }
         Ok(())
     }
 
-    /// Removes the records of ended runs that are too many or too old. One that cannot be removed stays.
+    /// Ends the record of a run, if it was killed.
+    fn complete(&self, id: u64) -> io::Result<()> {
+        let path = self.path(id, ACTIVE);
+        if self.is_about_to_end(id) {
+            return Ok(());
+        }
+        if !self.path(id, ENDED).exists() {
+            match self.read(id, ACTIVE) {
+                Ok(mut record) => {
+                    record.interrupt();
+                    self.write_ended(&record)?;
+                }
+                Err(error) if open_regular(&path).is_ok() => {
+                    tracing::warn!("the record `{}` is dropped: {error}", path.display());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        fs::remove_file(path)
+    }
+
+    /// True if a run has not ended its record yet, though another one begins: the former run of this process,
+    /// or one of another process. Where nothing tells, it was killed.
+    fn is_about_to_end(&self, id: u64) -> bool {
+        open_regular(&self.path(id, ACTIVE)).is_ok_and(|file| Lock::of(&file) == Lock::Held)
+    }
+
+    /// Reads a record. One of a run that is neither ended nor active is that of a killed run.
+    fn read(&self, id: u64, ending: &str) -> io::Result<RunRecord> {
+        let file = open_regular(&self.path(id, ending))?;
+        let mut text = Vec::new();
+        (&file).take(LARGEST as u64 + 1).read_to_end(&mut text)?;
+        let mut record: RunRecord = serde_json::from_slice(&text)?;
+        record.restrict(id);
+        if record.outcome == RunOutcome::Running && Lock::of(&file) == Lock::Free {
+            record.interrupt();
+        }
+        Ok(record)
+    }
+
+    /// Removes the records of ended runs that are too many or too old. One that cannot be removed stays, and
+    /// so does a file that is none: the folder may be older than the history.
     fn forget_old(&self, found: &[(u64, &'static str)], now: SystemTime) {
         let too_many = (found.len() + 1).saturating_sub(MOST);
         for (at, (id, ending)) in found.iter().enumerate() {
@@ -159,7 +212,7 @@ impl History {
                 return;
             }
             if *ending == ENDED
-                && let Err(error) = fs::remove_file(&path)
+                && let Err(error) = self.read(*id, ending).and_then(|_| fs::remove_file(&path))
             {
                 tracing::debug!("`{}` cannot be removed: {error}", path.display());
             }
@@ -197,8 +250,13 @@ impl Recording {
         }
         self.record.end();
         let Self { history, record, .. } = &self;
-        let ended = history.write_ended(record);
-        if let Err(error) = ended.and_then(|()| fs::remove_file(history.path(record.id, ACTIVE))) {
+        let forget_active = || fs::remove_file(history.path(record.id, ACTIVE));
+        let ended = match history.write_ended(record) {
+            Ok(()) => forget_active(),
+            // A full disk may have room after it. If not, no record is better than one of a killed run.
+            Err(_) => forget_active().and_then(|()| history.write_ended(record)),
+        };
+        if let Err(error) = ended {
             warn(history, &error);
         }
     }
@@ -209,36 +267,12 @@ pub(crate) fn warn(history: &History, error: &io::Error) {
     tracing::warn!("the history of runs in `{}` cannot be written: {error}", history.folder.display());
 }
 
-/// Reads a record. One of a run that is neither ended nor active is that of a killed run.
-fn read(path: &Path) -> io::Result<RunRecord> {
-    let file = open_regular(path)?;
-    let mut text = Vec::new();
-    (&file).take(LARGEST as u64 + 1).read_to_end(&mut text)?;
-    let mut record: RunRecord = serde_json::from_slice(&text)?;
-    if record.outcome == RunOutcome::Running && !is_locked(&file) {
-        record.fail(RunOutcome::Interrupted, "the process ended before the run did");
-    }
-    Ok(record)
-}
-
 /// Writes a file with a record.
 fn written(path: &Path, record: &RunRecord) -> io::Result<File> {
     let mut options = private_file();
     let mut file = open_regular_with(options.write(true).create(true).truncate(true), path)?;
     file.write_all(record.text()?.as_bytes())?;
     Ok(file)
-}
-
-/// True if a process has the file locked, or nothing tells.
-fn is_locked(file: &File) -> bool {
-    match file.try_lock_shared() {
-        Ok(()) => {
-            // A reader that is slow must not look like a run.
-            let _ = file.unlock();
-            false
-        }
-        Err(TryLockError::WouldBlock | TryLockError::Error(_)) => true,
-    }
 }
 
 #[cfg(test)]
@@ -335,6 +369,88 @@ mod tests {
         third.end(&Ok(summary(1)));
         let mut names = fs::read_dir(&history.folder).unwrap().map(|entry| entry.unwrap().path());
         assert!(names.all(|path| path.extension().is_some_and(|ending| ending == ENDED)));
+    }
+
+    #[test]
+    fn a_run_whose_end_cannot_be_written_does_not_look_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let history = History::of(folder.path());
+        let recording = history.begin(&configuration()).unwrap();
+        fs::create_dir(history.path(1, UNFINISHED)).unwrap();
+        recording.end(&Ok(summary(1)));
+        assert!(all(&history).is_empty());
+    }
+
+    #[test]
+    fn a_run_that_ends_while_it_is_read_does_not_look_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let history = History::of(folder.path());
+        std::thread::scope(|scope| {
+            let runs =
+                || (0..200).for_each(|_| history.begin(&configuration()).unwrap().end(&Ok(summary(1))));
+            let writer = scope.spawn(runs);
+            while !writer.is_finished() {
+                // The first run makes the folder.
+                for record in history.records().into_iter().flatten().take(2) {
+                    assert_ne!(record.unwrap().outcome, RunOutcome::Interrupted);
+                }
+            }
+        });
+        assert_eq!(all(&history).len(), 200);
+    }
+
+    #[test]
+    fn files_of_others_stay_and_keep_no_run_from_its_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let history = History::of(folder.path());
+        fs::create_dir(&history.folder).unwrap();
+        fs::write(history.folder.join("notes.new"), "").unwrap();
+        assert!(!history.exists());
+        for name in ["+7.json", "007.json", "3.json"] {
+            fs::write(history.folder.join(name), "{}").unwrap();
+        }
+        fs::create_dir(history.path(4, ACTIVE)).unwrap();
+        fs::create_dir(history.path(9, UNFINISHED)).unwrap();
+        let recording = history.begin(&configuration()).unwrap();
+        assert_eq!(recording.record.id, 5);
+        recording.end(&Ok(summary(1)));
+        assert!(history.path(5, ENDED).exists());
+        history.forget_old(&history.found().unwrap(), SystemTime::now() + OLDEST * 2);
+        let names = fs::read_dir(&history.folder).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        assert_eq!(names, ["+7.json", "007.json", "3.json", "4.running", "9.new", "notes.new"]);
+    }
+
+    #[test]
+    fn a_run_that_is_about_to_end_keeps_its_files_when_another_one_begins() {
+        let folder = tempfile::tempdir().unwrap();
+        let history = History::of(folder.path());
+        let first = history.begin(&configuration()).unwrap();
+        fs::write(history.path(1, UNFINISHED), "").unwrap();
+        let second = history.begin(&configuration()).unwrap();
+        assert!(history.path(1, UNFINISHED).exists());
+        first.end(&Ok(summary(1)));
+        assert_eq!(all(&history), [(2, RunOutcome::Running), (1, RunOutcome::Done)]);
+        second.end(&Ok(summary(1)));
+    }
+
+    #[test]
+    fn a_record_has_the_number_of_its_file_and_short_texts() {
+        let folder = tempfile::tempdir().unwrap();
+        let history = History::of(folder.path());
+        history.begin(&configuration()).unwrap().end(&Ok(summary(1)));
+        let mut value: serde_json::Value =
+            serde_json::from_slice(&fs::read(history.path(1, ENDED)).unwrap()).unwrap();
+        value["outcome"] = "running".into();
+        value["error"] = "x".repeat(100_000).into();
+        fs::write(history.path(8, ACTIVE), value.to_string()).unwrap();
+        history.complete_killed().unwrap();
+        assert_eq!(all(&history), [(8, RunOutcome::Interrupted), (1, RunOutcome::Done)]);
+        value["outcome"] = "failed".into();
+        fs::write(history.path(8, ENDED), value.to_string()).unwrap();
+        let error = history.record(8).unwrap().unwrap().error.unwrap();
+        assert!(error.len() < 10_000, "{}", error.len());
     }
 
     #[test]

@@ -190,6 +190,23 @@ impl RunRecord {
         self.components = components.iter().map(ComponentRecord::of).collect();
     }
 
+    /// Notes that its process was killed, if it is active.
+    pub(super) fn interrupt(&mut self) {
+        if self.outcome == RunOutcome::Running {
+            self.fail(RunOutcome::Interrupted, "the process ended before the run did");
+        }
+    }
+
+    /// Restricts what was read to what a record has: the number of its file, and short texts.
+    pub(super) fn restrict(&mut self, id: u64) {
+        self.id = id;
+        let Self { started, ended, configuration, configuration_digest, version, item, error, .. } = self;
+        let texts = [started, configuration, configuration_digest, version, item];
+        for text in texts.into_iter().chain(ended).chain(error) {
+            text.truncate(text.floor_char_boundary(LONGEST));
+        }
+    }
+
     /// Notes that it ended now.
     pub(super) fn end(&mut self) {
         self.ended = Some(now());
