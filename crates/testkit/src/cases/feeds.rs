@@ -236,7 +236,7 @@ pub fn of_brokers() -> Vec<Feed> {
             // Messages that were written but not acknowledged come again, after later ones.
             keeps_order: false,
             remembers: false,
-            prepare: |_, records| queue(records),
+            prepare: |_, records| amqp(records),
             ..READER
         },
         Feed {
@@ -269,7 +269,7 @@ pub fn of_brokers() -> Vec<Feed> {
             component: "aws_sqs",
             // Messages that were not deleted come again after later ones.
             keeps_order: false,
-            prepare: |_, records| queue(records),
+            prepare: |_, records| sqs(records),
             ..READER
         },
         Feed {
@@ -373,7 +373,7 @@ fn session(records: Records) -> io::Result<Prepared> {
     Ok(Prepared { source, held: Some(Box::new(topic)) })
 }
 
-fn queue(records: Records) -> io::Result<Prepared> {
+fn amqp(records: Records) -> io::Result<Prepared> {
     let topic = Topic::of_amqp()?;
     topic.store((0..records.count).map(|number| records.text(number, Form::Json)))?;
     let (servers, name) = (topic.address(), &topic.name);
@@ -404,7 +404,7 @@ fn kinesis(records: Records) -> io::Result<Prepared> {
 
 /// A run that is killed leaves messages that come again after the visibility timeout. The server may lose a
 /// deletion that it gets together with another one.
-fn queue(records: Records) -> io::Result<Prepared> {
+fn sqs(records: Records) -> io::Result<Prepared> {
     let topic = Topic::of_sqs()?;
     topic.store((0..records.count).map(|number| records.text(number, Form::Json)))?;
     let source = format!(

@@ -227,7 +227,7 @@ fn log_in(
 /// Returns the size of frames and the seconds of the heartbeat that both sides can live with. A server that
 /// wants none gets ours: it would be noticed too late that it is gone.
 fn agreed(tune: Tune, wanted: Duration) -> (u32, u16) {
-    let least = |ours, theirs| if theirs == 0 { ours } else { theirs.min(ours) };
+    let least = |ours: u32, theirs: u32| if theirs == 0 { ours } else { theirs.min(ours) };
     let wanted = u32::try_from(wanted.as_secs()).unwrap_or(u32::MAX);
     let heartbeat = least(wanted, u32::from(tune.heartbeat)).max(1);
     (least(FRAME, tune.frame_max), u16::try_from(heartbeat).unwrap_or(u16::MAX))

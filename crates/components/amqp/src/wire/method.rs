@@ -103,11 +103,6 @@ impl Close {
         matches!(self.code, 311 | 403 | 406)
     }
 
-    /// True if the queue or the exchange is not there.
-    pub(crate) fn is_not_found(&self) -> bool {
-        self.code == 404
-    }
-
     fn read(input: &mut Input<'_>) -> Result<Self, Malformed> {
         Ok(Self { code: input.two_bytes()?, text: input.short_text()? })
     }

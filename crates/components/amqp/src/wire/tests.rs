@@ -188,7 +188,7 @@ fn answers_have_the_text_of_the_server() {
     });
     let Ok(Event::Method(Method::ChannelClose(close))) = one(&bytes) else { panic!() };
     assert_eq!(close.to_string(), "NOT_FOUND - no queue 'q' in vhost '/' (404)");
-    assert!(close.is_lasting() && close.is_not_found() && !close.concerns_message());
+    assert!(close.is_lasting() && close.code == 404 && !close.concerns_message());
 }
 
 #[test]
