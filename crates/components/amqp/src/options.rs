@@ -136,8 +136,9 @@ impl ServerOptions {
         };
         let (host, port) = Address::split(host, if self.tls.is_some() { 5671 } else { 5672 })?;
         let virtual_host = match path {
-            // A query would name options that this client has elsewhere.
-            Some(path) if path.contains(['/', '?', '#']) => return None,
+            // A query would name options that this client has elsewhere. What has a `@` may be a user whose
+            // password has a slash.
+            Some(path) if path.contains(['/', '?', '#', '@']) => return None,
             Some(path) => String::from_utf8(percent_decoded(path.as_bytes())).ok()?,
             None => "/".to_owned(),
         };
@@ -212,6 +213,7 @@ mod tests {
         for (yaml, expected) in [
             ("{ servers: [] }", "There is no server to connect to."),
             ("{ servers: 'amqp://user:secret@host' }", server),
+            ("{ servers: 'amqp://user:12/secret@host' }", server),
             ("{ servers: 'host:port' }", server),
             ("{ servers: 'http://host' }", server),
             ("{ servers: 'amqp://host/a/b' }", server),
