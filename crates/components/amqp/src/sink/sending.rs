@@ -1,5 +1,6 @@
 //! A batch on its way: frames are written while confirmations are read.
 
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use thalweg_engine::Error;
@@ -96,8 +97,7 @@ impl<'a> Sending<'a> {
         self.take_all(Duration::ZERO).await?;
         loop {
             let has_more = self.fill();
-            self.connection.writer.write(&self.out).await?;
-            self.out.clear();
+            self.write().await?;
             if self.pending.is_done() && self.rest.is_empty() {
                 return Ok(());
             }
@@ -105,6 +105,36 @@ impl<'a> Sending<'a> {
             self.take_all(if has_more { Duration::ZERO } else { LOOK }).await?;
             self.check_time()?;
         }
+    }
+
+    /// Writes the frames, and takes events meanwhile: a server may read nothing before its own frames are
+    /// read, such as a large message that it returns.
+    async fn write(&mut self) -> Result<(), Failure> {
+        let (out, writer) = (std::mem::take(&mut self.out), self.connection.writer.clone());
+        {
+            let mut writing = pin!(writer.write(&out));
+            loop {
+                tokio::select! {
+                    biased;
+                    written = &mut writing => {
+                        written?;
+                        break;
+                    }
+                    event = self.connection.reader.next(LOOK) => {
+                        if let Some(event) = event? {
+                            self.take(event)?;
+                        }
+                    }
+                }
+            }
+        }
+        self.out = out;
+        self.out.clear();
+        // A message is confirmed only when all of it was written, which may take longer than the timeout.
+        if !self.rest.is_empty() && self.connection.reader.blocked().is_none() {
+            self.progress = Instant::now();
+        }
+        Ok(())
     }
 
     /// Makes frames of the next messages. Returns true if there may be more.

@@ -294,6 +294,64 @@ async fn a_server_that_sends_without_end_and_confirms_nothing_is_given_no_more_t
     batch.settle(Outcome::Delivered);
 }
 
+/// More than the buffers of a connection take.
+const LARGE: usize = 16 << 20;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_takes_longer_than_the_timeout_to_write_is_written_once() {
+    let server = Scripted::start().await;
+    let yaml = format!("{{ servers: '{}', routing_key: q, timeout: 2s }}", server.address());
+    let serving = tokio::spawn(async move {
+        let mut peer = server.accept_publisher().await;
+        peer.take(PUBLISH).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        // The next message begins when the first one was written.
+        peer.take(PUBLISH).await;
+        peer.confirm(2).await;
+        peer.end().await;
+    });
+    let mut sink = open_sink::<AmqpSink>(&yaml).await;
+    let large = "a".repeat(LARGE);
+    write(&mut *sink, batch([large.as_str(), "b"]), |error| panic!("{}", error.full())).await;
+    sink.finish().await.unwrap();
+    serving.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_returns_a_large_message_before_it_reads_on_is_read() {
+    let server = Scripted::start().await;
+    let yaml = format!("{{ servers: '{}', routing_key: q }}", server.address());
+    let serving = tokio::spawn(async move {
+        let mut peer = server.accept_publisher().await;
+        peer.take(PUBLISH).await;
+        peer.take(PUBLISH).await;
+        peer.send(1, (60, 50), |out| {
+            out.extend_from_slice(&312_u16.to_be_bytes());
+            for text in [&b"NO_ROUTE"[..], b"", b"q"] {
+                wire::short_text(text, out);
+            }
+        })
+        .await;
+        let mut out = Vec::new();
+        wire::header(LARGE, &[0, 0], &mut out);
+        for part in vec![b'a'; LARGE].chunks(4000) {
+            wire::body(part, &mut out);
+        }
+        peer.write(&out).await.unwrap();
+        peer.confirm(2).await;
+        peer.end().await;
+    });
+    let mut sink = open_sink::<AmqpSink>(&yaml).await;
+    let (first, second) = ("a".repeat(LARGE), "b".repeat(LARGE));
+    let rejected = write_until_durable(&mut *sink, batch([first.as_str(), second.as_str()]), |error| {
+        panic!("{}", error.full());
+    })
+    .await;
+    assert_eq!(rejected, [(0, "the server returns the message: NO_ROUTE (312)".to_owned())]);
+    sink.finish().await.unwrap();
+    serving.await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_that_was_not_sent_and_comes_back_is_an_error() {
     let server = Scripted::start().await;
