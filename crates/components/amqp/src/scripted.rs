@@ -27,6 +27,7 @@ pub(crate) const CLOSE: Id = (10, 50);
 pub(crate) const CHANNEL_CLOSE: Id = (20, 40);
 pub(crate) const QOS: Id = (60, 10);
 pub(crate) const CONSUME: Id = (60, 20);
+pub(crate) const CANCEL: Id = (60, 30);
 pub(crate) const PUBLISH: Id = (60, 40);
 pub(crate) const ACK: Id = (60, 80);
 pub(crate) const SELECT: Id = (85, 10);

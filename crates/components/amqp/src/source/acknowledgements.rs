@@ -9,6 +9,7 @@ use thalweg_record::{Outcome, Settlement};
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 
+use super::AmqpSource;
 use super::unacknowledged::{Answer, Unacknowledged};
 use crate::connection::Writer;
 
@@ -31,19 +32,23 @@ pub(super) struct Acknowledgements {
     open: Arc<Mutex<Unacknowledged>>,
     /// True to reject messages that left by `errors`.
     rejects: bool,
+    /// True if the queues are streams, which take nothing back.
+    are_streams: bool,
     /// The batches that are on their way, each with the numbers of its messages.
     settling: JoinSet<(Vec<u64>, Settlement)>,
 }
 
 impl Acknowledgements {
-    pub(super) fn new(open: Arc<Mutex<Unacknowledged>>, rejects: bool) -> Self {
-        Self { open, rejects, settling: JoinSet::new() }
+    pub(super) fn new(open: Arc<Mutex<Unacknowledged>>, config: &AmqpSource) -> Self {
+        let (rejects, are_streams) = (config.reject_dead_letters, config.reads_streams());
+        Self { open, rejects, are_streams, settling: JoinSet::new() }
     }
 
     /// Acknowledges what is settled, until the news have ended and all is acknowledged.
     ///
     /// # Errors
-    /// If the connection breaks: the server delivers the messages again.
+    /// If the connection breaks: the server delivers the messages again. Also if a message of a stream failed:
+    /// it comes again over another connection only.
     pub(super) async fn keep(
         &mut self,
         writer: &Writer,
@@ -54,7 +59,7 @@ impl Acknowledgements {
         loop {
             tokio::select! {
                 sent = news.recv(), if has_news => match sent {
-                    Some(sent) => self.wait_for(sent),
+                    Some(sent) => self.wait_for(sent, out),
                     None => (has_news, moved) = (false, Instant::now()),
                 },
                 Some(done) = self.settling.join_next() => {
@@ -72,10 +77,14 @@ impl Acknowledgements {
         }
     }
 
-    fn wait_for(&mut self, sent: Sent) {
+    fn wait_for(&mut self, sent: Sent, out: &SourceOutput) {
+        let (open, is_dry) = (self.open.clone(), out.is_dry());
         self.settling.spawn(async move {
             let settlement = sent.settled.await;
             if !settlement.outcome.is_safe() {
+                if !is_dry {
+                    open.lock().fail(sent.tags.len());
+                }
                 tokio::time::sleep(RETRY).await;
             }
             (sent.tags, settlement)
@@ -104,6 +113,11 @@ impl Acknowledgements {
         };
         if answer == Answer::Requeue {
             let reason = settlement.reason.as_deref().unwrap_or("no reason is known");
+            if self.are_streams {
+                // A stream takes a rejection as an acknowledgement, and goes on behind the messages.
+                let message = "messages of a stream failed, which is read again from `x-stream-offset` on";
+                return Err(Error::temporary(message).caused_by(reason.to_owned()));
+            }
             tracing::warn!("`{}`: {} messages return to their queues: {reason}", out.name(), tags.len());
         }
         let mut frames = Vec::new();

@@ -136,6 +136,11 @@ fn empty_key() -> List<String> {
 }
 
 impl AmqpSource {
+    /// True if the queues are streams. Only their consumers have an offset.
+    fn reads_streams(&self) -> bool {
+        self.consumer_arguments.contains_key("x-stream-offset")
+    }
+
     fn mistake_of_queues(&self) -> Option<Mistake> {
         if self.queues.is_empty() {
             let mistake = Mistake::new("queues", "There is no queue to read.");

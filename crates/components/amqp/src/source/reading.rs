@@ -75,7 +75,7 @@ impl Queues {
         positions.end();
         let (tell, news) = mpsc::unbounded_channel();
         let open = Arc::new(Mutex::new(Unacknowledged::default()));
-        let mut acknowledgements = Acknowledgements::new(open.clone(), self.config.reject_dead_letters);
+        let mut acknowledgements = Acknowledgements::new(open.clone(), &self.config);
         let kept = Kept::default();
         let reading = Reading {
             config: &self.config,
@@ -229,7 +229,7 @@ impl Reading<'_> {
         self.question = Some(question);
         let Some(waiting) = question.answer() else { return Ok(false) };
         self.question = None;
-        if waiting == Waiting::None {
+        if waiting == Waiting::None && !self.open.lock().are_returning() {
             return Ok(active.elapsed() >= idle.duration());
         }
         // A server that waits for acknowledgements delivers nothing. Some messages are settled after a
@@ -262,7 +262,8 @@ impl Reading<'_> {
                     false => failed.into_error(message),
                 });
             }
-            Event::Method(Method::Cancel(tag)) => {
+            // At its end the source has ended its consumers itself, and only acknowledges.
+            Event::Method(Method::Cancel(tag)) if self.tell.is_some() => {
                 let queue = self.place(&tag).and_then(|place| self.config.queues.get(place));
                 let name = queue.map_or(tag.as_str(), String::as_str);
                 return Err(Error::temporary(format!(
@@ -295,7 +296,7 @@ impl Reading<'_> {
             return Err(Error::temporary("the server sends more messages than it may (`prefetch`)"));
         }
         if !open.arrive(message.tag) {
-            return Err(Error::temporary("the server has sent two messages with one number"));
+            return Err(Error::temporary("the server has sent messages whose numbers do not grow"));
         }
         Ok(Incoming { message, queue })
     }

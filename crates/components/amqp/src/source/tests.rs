@@ -11,7 +11,7 @@ use thalweg_record::{Batch, Outcome};
 use thalweg_testbed::{Amqp, AmqpMessage, Patience};
 
 use super::AmqpSource;
-use crate::scripted::{ACK, Peer, QOS, Scripted, heartbeat, message};
+use crate::scripted::{ACK, CANCEL, Peer, QOS, Scripted, heartbeat, message};
 use crate::wire;
 
 const WAIT: Duration = Duration::from_secs(60);
@@ -151,6 +151,71 @@ async fn what_failed_returns_to_its_queue_and_is_delivered_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_does_not_end_while_a_message_that_failed_returns_to_its_queue() {
+    let (_amqp, yaml) = numbered(1, "returning", ", end_after_idle: 100ms");
+    let source = start(&yaml, 1);
+    let mut batch = source.take_batch(WAIT).await.unwrap();
+    batch.take_ack().fail("a test");
+    let again = source.take_batch(WAIT).await.expect("the source has ended");
+    assert_eq!(numbers(&again), [0]);
+    again.settle(Outcome::Delivered);
+    let sent = source.finish().await;
+    assert!(sent.result.is_none() && sent.main.is_empty(), "{:?}", sent.result);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_is_read_again_after_a_message_that_failed() {
+    let server = Scripted::start().await;
+    let yaml = format!(
+        "{{ servers: '{}', queues: q, consumer_arguments: {{ x-stream-offset: first }} }}",
+        server.address()
+    );
+    let serving = tokio::spawn(async move {
+        // A stream would take a rejection as an acknowledgement.
+        let mut first = server.accept_consumer().await;
+        first.write(&message(1)).await.unwrap();
+        let mut second = server.accept_consumer().await;
+        second.write(&message(1)).await.unwrap();
+        assert_eq!(acknowledged(&mut second).await, (1, true));
+        second.end().await;
+    });
+    let source = start(&yaml, 1 << 16);
+    let mut batch = source.take_batch(WAIT).await.unwrap();
+    batch.take_ack().fail("a test");
+    let again = source.take_batch(WAIT).await.expect("the stream is not read again");
+    assert_eq!(numbers(&again), [1]);
+    again.settle(Outcome::Delivered);
+    source.stop.request();
+    assert!(source.finish().await.result.is_none());
+    serving.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_are_acknowledged_although_the_server_ends_a_consumer_at_the_end_of_the_source() {
+    let server = Scripted::start().await;
+    let yaml = format!("{{ servers: '{}', queues: q }}", server.address());
+    let (tell, ended) = oneshot::channel();
+    let serving = tokio::spawn(async move {
+        let mut peer = server.accept_consumer().await;
+        peer.write(&message(1)).await.unwrap();
+        peer.take(CANCEL).await;
+        peer.send(1, CANCEL, |out| wire::short_text(b"0", out)).await;
+        // The source reads it before it has something to acknowledge.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        tell.send(()).unwrap();
+        assert_eq!(acknowledged(&mut peer).await, (1, true));
+        peer.end().await;
+    });
+    let source = start(&yaml, 1 << 16);
+    let batch = source.take_batch(WAIT).await.unwrap();
+    source.stop.request();
+    ended.await.unwrap();
+    batch.settle(Outcome::Delivered);
+    assert!(source.finish().await.result.is_none());
+    serving.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_dead_letters_go_to_the_dead_letter_exchange_and_only_if_that_is_wanted() {
     let amqp = block_in_place(|| Amqp::shared().unwrap());
     for (queue, is_wanted) in [("letters-a", true), ("letters-b", false)] {
@@ -279,7 +344,7 @@ async fn numbers_of_a_connection_that_broke_are_not_acknowledged_over_the_next_o
         let mut peer = server.accept_consumer().await;
         peer.write(&[message(1), message(2)].concat()).await.unwrap();
         // The messages have arrived once there is an answer to what comes after them.
-        peer.send(1, (60, 30), |out| wire::short_text(b"0", out)).await;
+        peer.send(1, CANCEL, |out| wire::short_text(b"0", out)).await;
         let mut peer = server.accept_consumer().await;
         peer.write(&message(1)).await.unwrap();
         tell.send(()).unwrap();
@@ -314,7 +379,8 @@ async fn a_server_that_does_not_keep_to_the_protocol_is_left() {
         bytes
     };
     for (bytes, expected) in [
-        (messages(&[1, 1]), "the server has sent two messages with one number"),
+        (messages(&[1, 1]), "the server has sent messages whose numbers do not grow"),
+        (messages(&[0]), "the server has sent messages whose numbers do not grow"),
         (messages(&[1, 2, 3]), "the server sends more messages than it may (`prefetch`)"),
         (other, "the server has sent a message for no consumer"),
         (

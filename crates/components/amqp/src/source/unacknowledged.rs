@@ -10,7 +10,13 @@ use crate::wire;
 
 /// The numbers of messages without an acknowledgement.
 #[derive(Debug, Default)]
-pub(super) struct Unacknowledged(BTreeSet<u64>);
+pub(super) struct Unacknowledged {
+    tags: BTreeSet<u64>,
+    /// The number of the last message that arrived.
+    last: u64,
+    /// How many messages failed and have not returned to their queue.
+    returning: usize,
+}
 
 /// The answer to messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,25 +30,44 @@ pub(super) enum Answer {
 }
 
 impl Unacknowledged {
-    /// Notes a message. Returns false if there is one with the number.
+    /// Notes a message. Returns false if its number is no larger than the one before: an acknowledgement of
+    /// all messages up to one would mean others. Zero means all messages.
     pub(super) fn arrive(&mut self, tag: u64) -> bool {
-        self.0.insert(tag)
+        let is_next = tag > self.last;
+        if is_next {
+            self.last = tag;
+            self.tags.insert(tag);
+        }
+        is_next
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.tags.len()
+    }
+
+    /// Notes that messages failed, which are requeued later.
+    pub(super) fn fail(&mut self, messages: usize) {
+        self.returning += messages;
+    }
+
+    /// True if messages failed and have not returned to their queue.
+    pub(super) fn are_returning(&self) -> bool {
+        self.returning > 0
     }
 
     /// Answers messages, which are in the order of their numbers. Appends the frames.
     pub(super) fn answer(&mut self, tags: &[u64], answer: Answer, out: &mut Vec<u8>) {
-        let known: Vec<u64> = tags.iter().copied().filter(|tag| self.0.remove(tag)).collect();
+        let known: Vec<u64> = tags.iter().copied().filter(|tag| self.tags.remove(tag)).collect();
         let Some(last) = known.last() else { return };
-        let are_first = self.0.first().is_none_or(|first| first > last);
+        let are_first = self.tags.first().is_none_or(|first| first > last);
         match answer {
             Answer::Ack if are_first => wire::ack(*last, true, out),
             Answer::Ack => known.iter().for_each(|tag| wire::ack(*tag, false, out)),
             Answer::Reject => known.iter().for_each(|tag| wire::nack(*tag, false, out)),
-            Answer::Requeue => known.iter().for_each(|tag| wire::nack(*tag, true, out)),
+            Answer::Requeue => {
+                self.returning = self.returning.saturating_sub(known.len());
+                known.iter().for_each(|tag| wire::nack(*tag, true, out));
+            }
         }
     }
 }
@@ -78,6 +103,19 @@ mod tests {
         open.answer(&[5], Answer::Requeue, &mut out);
         open.answer(&[6], Answer::Reject, &mut out);
         assert_eq!((out[19], out[40], open.len()), (2, 0, 0));
+    }
+
+    #[test]
+    fn numbers_grow_and_messages_that_failed_are_returning_until_they_are_requeued() {
+        let mut open = Unacknowledged::default();
+        assert!(!open.arrive(0) && open.arrive(2) && !open.arrive(1) && open.arrive(3));
+        assert!(!open.are_returning());
+        open.fail(1);
+        let mut out = Vec::new();
+        open.answer(&[3], Answer::Ack, &mut out);
+        assert!(open.are_returning());
+        open.answer(&[2], Answer::Requeue, &mut out);
+        assert_eq!((open.are_returning(), open.len()), (false, 0));
     }
 
     proptest! {
