@@ -136,8 +136,8 @@ impl ServerOptions {
         };
         let (host, port) = Address::split(host, if self.tls.is_some() { 5671 } else { 5672 })?;
         let virtual_host = match path {
-            // A query would name options that this client has elsewhere. What has a `@` may be a user whose
-            // password has a slash.
+            // A query would name options that this client has elsewhere. A password with a slash would be the
+            // beginning of a path with a `@`.
             Some(path) if path.contains(['/', '?', '#', '@']) => return None,
             Some(path) => String::from_utf8(percent_decoded(path.as_bytes())).ok()?,
             None => "/".to_owned(),

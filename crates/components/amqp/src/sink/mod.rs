@@ -107,7 +107,7 @@ pub struct AmqpSink {
     #[schemars(range(min = 1, max = 65535))]
     max_pending: usize,
     /// How long the server may confirm nothing. After that the sink reports it, and sends the messages again
-    /// over a new connection. The default is 30 s.
+    /// over a new connection. Writing a large message may take longer. The default is 30 s.
     #[serde(default = "thalweg_net::net::defaults::half_a_minute")]
     timeout: TimeSpan,
     /// After the server has been failing for this time, the messages of a batch leave by `errors`, although

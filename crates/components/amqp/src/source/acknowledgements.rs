@@ -47,8 +47,8 @@ impl Acknowledgements {
     /// Acknowledges what is settled, until the news have ended and all is acknowledged.
     ///
     /// # Errors
-    /// If the connection breaks: the server delivers the messages again. Also if a message of a stream failed:
-    /// it comes again over another connection only.
+    /// If the connection breaks: the server delivers the messages again. Also if a message of a stream
+    /// failed: it comes again over another connection only.
     pub(super) async fn keep(
         &mut self,
         writer: &Writer,

@@ -39,7 +39,12 @@ const MOST: usize = 4096;
 /// A message is acknowledged when it is delivered, or rejected and kept with its reason; with `--state`, when
 /// a checkpoint covers it. So none is lost. If the connection breaks, or the run is killed, the server
 /// delivers messages again that are not acknowledged: also those that are on their way, so that they are
-/// delivered twice. A message whose delivery fails returns to its queue after 1 s.
+/// delivered twice. A message whose delivery fails returns to its queue after 1 s. A quorum queue may drop a
+/// message, or dead-letter it, that returned more often than its `x-delivery-limit` says: 20 times by default
+/// since RabbitMQ 4.0.
+///
+/// A stream takes nothing back. It is read again from `x-stream-offset` on over each connection, and after a
+/// message whose delivery failed.
 ///
 /// Several runs share the messages of a queue. RabbitMQ ends the channel of a run that leaves a message
 /// without an acknowledgement for 30 minutes (its `consumer_timeout`).
@@ -90,10 +95,11 @@ pub struct AmqpSource {
     /// The largest message, in bytes. Of a larger one, the first 4 KiB leave by the `errors` output.
     #[serde(default = "thalweg_net::net::defaults::limit")]
     max_message_bytes: ByteSize,
-    /// End the source after this time without messages, if the queues have none and no other consumer.
-    /// Otherwise it is five times this time, and at least 2 s: messages may come back from another consumer,
-    /// and if too many are not acknowledged, the server delivers none, although some sinks settle messages
-    /// only when the input has ended. By default the source reads until the run is stopped.
+    /// End the source after this time without messages, if the queues have none, no other consumer, and no
+    /// message that failed and is about to return. Otherwise it is five times this time, and at least 2 s:
+    /// messages may come back from another consumer, and if too many are not acknowledged, the server
+    /// delivers none, although some sinks settle messages only when the input has ended. By default the
+    /// source reads until the run is stopped.
     #[serde(default)]
     end_after_idle: Option<TimeSpan>,
 }
@@ -178,9 +184,19 @@ impl AmqpSource {
     fn mistake_of_arguments(&self) -> Option<Mistake> {
         let declared = self.declare.iter().flat_map(|declare| declare.arguments.keys());
         let bound = self.bindings.iter().flat_map(|binding| binding.arguments.keys());
-        mistake_of_length("declare", declared)
+        self.mistake_of_streams()
+            .or_else(|| mistake_of_length("declare", declared))
             .or_else(|| mistake_of_length("bindings", bound))
             .or_else(|| mistake_of_length("consumer_arguments", self.consumer_arguments.keys()))
+    }
+
+    /// A stream would begin with what comes next over each connection, and miss what came before.
+    fn mistake_of_streams(&self) -> Option<Mistake> {
+        let kind = self.declare.as_ref()?.arguments.get("x-queue-type")?;
+        let is_stream = matches!(kind, ArgumentOption::Text(kind) if kind == "stream");
+        (is_stream && !self.reads_streams()).then_some(())?;
+        let mistake = Mistake::new("consumer_arguments", "A stream is read from an offset on.");
+        Some(mistake.help("For example `{x-stream-offset: first}`."))
     }
 
     fn mistake_of_fields(&self) -> Option<Mistake> {

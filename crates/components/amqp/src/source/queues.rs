@@ -85,7 +85,7 @@ pub(super) struct Question {
     /// killed a moment ago.
     has_some: bool,
     last: Last,
-    /// False once a message has come: the answers may be older.
+    /// False once a message has come, or if one was about to return to its queue: the answers may be older.
     is_valid: bool,
 }
 
@@ -140,7 +140,7 @@ impl Question {
         }
     }
 
-    /// Notes that a message has come.
+    /// Notes that a message has come, or is about to return to its queue.
     pub(super) fn spoil(&mut self) {
         self.is_valid = false;
     }

@@ -221,7 +221,12 @@ impl Reading<'_> {
             let is_due = self.asked.is_none_or(|asked| asked.elapsed() >= POLL);
             if is_due && self.is_ready() && active.elapsed() >= idle.duration() {
                 self.asked = Some(Instant::now());
-                self.question = Some(Question::ask(self.config, self.writer).await?);
+                let are_returning = self.open.lock().are_returning();
+                let mut question = Question::ask(self.config, self.writer).await?;
+                if are_returning {
+                    question.spoil();
+                }
+                self.question = Some(question);
             }
             return Ok(false);
         };

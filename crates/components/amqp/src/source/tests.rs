@@ -48,6 +48,10 @@ fn options_that_cannot_work_are_mistakes() {
         ),
         ("{ servers: h, queues: a, fields: [topic] }", "A message has no `topic`."),
         (
+            "{ servers: h, queues: a, declare: { arguments: { x-queue-type: stream } } }",
+            "A stream is read from an offset on.",
+        ),
+        (
             "{ servers: h, queues: a, max_message_bytes: 0B }",
             "`max_message_bytes` is 0B, but must be between 1 and 1GiB.",
         ),

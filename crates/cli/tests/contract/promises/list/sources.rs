@@ -101,11 +101,12 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "| `amqp` | The server delivers messages again that were not acknowledged. Messages are acknowledged when a checkpoint covers them. Those that a checkpoint covers and whose acknowledgement was lost are there again, and so are those on their way when a connection breaks. | reads what was added |",
+        "| `amqp` | The server delivers messages again that were not acknowledged. Messages are acknowledged when a checkpoint covers them. Those that a checkpoint covers and whose acknowledgement was lost are there again, and so are those on their way when a connection breaks. A stream is read again from `x-stream-offset` on. | reads what was added |",
         &[
             "source: amqp -> file",
             "amqp: only_what_is_settled_is_acknowledged",
             "amqp: connections_that_are_cut_lose_nothing",
+            "amqp: a_stream_is_read_again_after_a_message_that_failed",
             "cli: processes_that_share_a_queue_and_are_killed_lose_no_message",
         ],
     ),
