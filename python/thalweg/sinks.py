@@ -14,6 +14,12 @@ from thalweg import _objects
 from thalweg._objects import Component
 
 __all__ = [
+    "amqp",
+    "aws_cloudwatch_logs",
+    "aws_kinesis_firehose",
+    "aws_kinesis_streams",
+    "aws_sns",
+    "aws_sqs",
     "clickhouse",
     "datadog_logs",
     "directory",
@@ -41,6 +47,7 @@ __all__ = [
     "stdout",
     "to_callable",
     "websocket",
+    "websocket_client",
     "writer",
 ]
 
@@ -64,6 +71,507 @@ def writer(writer: Callable[..., Any], /, *, workers: int | None = None, **optio
     dies too, the messages of the batch leave by `errors`.
     """
     return _objects.writing(writer, options, workers)
+
+
+def amqp(
+    *,
+    servers: str | Sequence[str],
+    tls: Mapping[str, Any] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    heartbeat_interval: str | timedelta | None = None,
+    exchange: str | None = None,
+    routing_key: str,
+    persistent: bool | None = None,
+    mandatory: bool | None = None,
+    message_id: str | None = None,
+    content_type: str | None = None,
+    content_encoding: str | None = None,
+    correlation_id: str | None = None,
+    reply_to: str | None = None,
+    type: str | None = None,
+    app_id: str | None = None,
+    priority: int | None = None,
+    max_age: str | timedelta | None = None,
+    headers: Mapping[str, str] | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
+    max_pending: int | None = None,
+    timeout: str | timedelta | None = None,
+    give_up: str | timedelta | None = None,
+) -> Component:
+    """Sends messages to an exchange of AMQP 0.9.1, such as those of RabbitMQ.
+
+    A message is acknowledged when the server has confirmed it. While no server answers, messages wait, and their
+    source with them when the memory is full. A message that the server refuses leaves by `errors` with the
+    server's reason: no queue takes it (with `mandatory`), it is too large, or the user may not send it. A message
+    that a full queue refuses is sent again.
+
+    A message whose confirmation was lost is sent again, and consumers get it twice. With `message_id` they can
+    tell.
+
+    Args:
+        servers: The servers to connect to, each as `HOST`, `HOST:PORT`, or `amqp://HOST:PORT/VIRTUAL_HOST`. The
+            port is 5672 by default, and 5671 with TLS. The virtual host is `/` by default; one that has a slash
+            is written `%2F`. If there are several servers, they are tried in turn until one answers.
+        tls: Connect with TLS. `{}` accepts certificates that the system trusts. By default connections are not
+            encrypted.
+        auth: The user of the connections. The default is the user `guest` with the password `guest`, whom servers
+            accept from their own machine only.
+        heartbeat_interval: How long a connection may be silent before either side ends it (its heartbeat). The
+            server may want less. The default is 60 s. By default `"1m"`.
+        exchange: The exchange, which must be there. By default the default exchange, for which the routing key is
+            the name of a queue.
+        routing_key: The routing key, for example `orders.{country}`. Columns in braces are replaced for each
+            message. A message whose key has more than 255 bytes leaves by `errors`.
+        persistent: True if the server is to store messages on its disk, in queues that are durable. The default
+            is true. By default `true`.
+        mandatory: True if a message that no queue takes leaves by `errors`; false if the server drops it. The
+            default is true. By default `true`.
+        message_id: The id of a message, for example `{meta.path}-{meta.position}` or `{id}`. Columns in braces
+            are replaced for each message. By default messages have none.
+        content_type: The type of the content, for example `application/json`. Columns in braces are replaced for
+            each message.
+        content_encoding: The encoding of the content, for example `gzip`. Columns in braces are replaced for each
+            message.
+        correlation_id: The id of the message that this one answers. Columns in braces are replaced for each
+            message.
+        reply_to: The queue in which the sender expects an answer. Columns in braces are replaced for each
+            message.
+        type: The type of the message, for example `order.created`. Columns in braces are replaced for each
+            message.
+        app_id: The name of the program that sends. Columns in braces are replaced for each message.
+        priority: The priority of all messages, for queues that have priorities. By default messages have none.
+        max_age: How long a queue keeps a message (its expiration). By default for ever.
+        headers: Headers of the message, as texts, for example `{unit: '{unit}'}`. Columns in braces are replaced
+            for each message.
+        encode: The format in which messages are sent, for example `json`. By default the payload is sent
+            unchanged.
+        max_pending: The number of messages that may be on their way without a confirmation. The default is 1024.
+            By default `1024`.
+        timeout: How long the server may confirm nothing. After that the sink reports it, and sends the messages
+            again over a new connection. Writing a large message may take longer. The default is 30 s. By default
+            `"30s"`.
+        give_up: After the server has been failing for this time, the messages of a batch leave by `errors`,
+            although the server may have taken some of them. The time counts from the first attempt that fails,
+            and again from each message that the server confirms or refuses. By default messages wait for as long
+            as it takes.
+    """
+    return Component(
+        "amqp",
+        _objects.options(
+            {
+                "servers": servers,
+                "tls": tls,
+                "auth": auth,
+                "heartbeat_interval": heartbeat_interval,
+                "exchange": exchange,
+                "routing_key": routing_key,
+                "persistent": persistent,
+                "mandatory": mandatory,
+                "message_id": message_id,
+                "content_type": content_type,
+                "content_encoding": content_encoding,
+                "correlation_id": correlation_id,
+                "reply_to": reply_to,
+                "type": type,
+                "app_id": app_id,
+                "priority": priority,
+                "max_age": max_age,
+                "headers": headers,
+                "encode": encode,
+                "max_pending": max_pending,
+                "timeout": timeout,
+                "give_up": give_up,
+            }
+        ),
+    )
+
+
+def aws_cloudwatch_logs(
+    *,
+    region: str | None = None,
+    url: str | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    timeout: str | timedelta | None = None,
+    concurrency: int | None = None,
+    max_delay: str | timedelta | None = None,
+    give_up: str | timedelta | None = None,
+    check: bool | None = None,
+    log_group: str,
+    log_stream: str,
+    create: bool | None = None,
+    time: str | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
+) -> Component:
+    """Sends messages to Amazon CloudWatch Logs, each as an event of a log stream.
+
+    A message is acknowledged when CloudWatch Logs has confirmed its event. An event that is too old, too new or
+    too large leaves by `errors` with the reason. Bytes that are not UTF-8 are replaced. Log groups and log
+    streams are created if they do not exist. While the service does not answer, messages wait.
+
+    After a lost answer or a restart, events are sent again, and are there twice.
+
+    Args:
+        region: The region, for example `eu-west-1`. By default that of the ARN, or of the URL of the queue, or
+            else of the environment variable `AWS_REGION` or `AWS_DEFAULT_REGION`.
+        url: The address of the service, for example `http://localhost:4566`. By default that of the URL of the
+            queue, or of the environment variable `AWS_ENDPOINT_URL`, or Amazon's in the region.
+        auth: The credentials. By default they are looked for as Amazon's own tools do: in the environment, in the
+            files of profiles, by the token of a web identity, and in the metadata of the container or machine.
+        tls: TLS options. By default certificates that the system trusts are accepted.
+        timeout: How long an answer may take. After that the request is sent again. The default is 30 s. By
+            default `"30s"`.
+        concurrency: The largest number of requests in flight. By default it adapts to the service, up to 64, and
+            is 1 for a queue or topic in order (FIFO). With 1, batches are sent in order, and not joined.
+        max_delay: How long a small batch waits for others, to be sent with them in one request. It does not wait
+            if sources wait for memory. The default is 100 ms. By default `"100ms"`.
+        give_up: After the service has been failing for this time, the messages of a batch leave by `errors`. The
+            time counts from the first attempt that fails, and again from each message that the service takes or
+            refuses. By default messages wait for as long as it takes, and their sources with them when the memory
+            is full.
+        check: Whether the service must answer before the run begins, and know the credentials and the target. The
+            default is `true`. By default `true`.
+        log_group: The log group, for example `shop/{service}`. Columns in braces are replaced for each message. A
+            message without a valid name leaves by `errors`.
+        log_stream: The log stream, for example `{meta.hostname}`. Columns in braces are replaced for each
+            message. Each log stream has requests of its own, so use only columns with few values.
+        create: Whether log groups and log streams are created that do not exist. The default is `true`. By
+            default `true`.
+        time: The field with the time of the event: a point in time, or such a text in the form of RFC 3339. By
+            default, and without such a value, it is the time when the message was read.
+        encode: The format of events, for example `json`. By default the payload is the event.
+    """
+    return Component(
+        "aws_cloudwatch_logs",
+        _objects.options(
+            {
+                "region": region,
+                "url": url,
+                "auth": auth,
+                "tls": tls,
+                "timeout": timeout,
+                "concurrency": concurrency,
+                "max_delay": max_delay,
+                "give_up": give_up,
+                "check": check,
+                "log_group": log_group,
+                "log_stream": log_stream,
+                "create": create,
+                "time": time,
+                "encode": encode,
+            }
+        ),
+    )
+
+
+def aws_kinesis_firehose(
+    *,
+    region: str | None = None,
+    url: str | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    timeout: str | timedelta | None = None,
+    concurrency: int | None = None,
+    max_delay: str | timedelta | None = None,
+    give_up: str | timedelta | None = None,
+    check: bool | None = None,
+    stream: str,
+    delimiter: str | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
+) -> Component:
+    r"""Puts messages into a delivery stream of Amazon Data Firehose, each as a record.
+
+    A message is acknowledged when Firehose has confirmed its record, which it keeps until it is delivered.
+    Records that Firehose has no room for are sent again alone. A message that is too large (1000 KiB) leaves by
+    `errors`. While the service does not answer, messages wait.
+
+    After a lost answer or a restart, records are sent again, and are there twice: Firehose recognises none.
+
+    Args:
+        region: The region, for example `eu-west-1`. By default that of the ARN, or of the URL of the queue, or
+            else of the environment variable `AWS_REGION` or `AWS_DEFAULT_REGION`.
+        url: The address of the service, for example `http://localhost:4566`. By default that of the URL of the
+            queue, or of the environment variable `AWS_ENDPOINT_URL`, or Amazon's in the region.
+        auth: The credentials. By default they are looked for as Amazon's own tools do: in the environment, in the
+            files of profiles, by the token of a web identity, and in the metadata of the container or machine.
+        tls: TLS options. By default certificates that the system trusts are accepted.
+        timeout: How long an answer may take. After that the request is sent again. The default is 30 s. By
+            default `"30s"`.
+        concurrency: The largest number of requests in flight. By default it adapts to the service, up to 64, and
+            is 1 for a queue or topic in order (FIFO). With 1, batches are sent in order, and not joined.
+        max_delay: How long a small batch waits for others, to be sent with them in one request. It does not wait
+            if sources wait for memory. The default is 100 ms. By default `"100ms"`.
+        give_up: After the service has been failing for this time, the messages of a batch leave by `errors`. The
+            time counts from the first attempt that fails, and again from each message that the service takes or
+            refuses. By default messages wait for as long as it takes, and their sources with them when the memory
+            is full.
+        check: Whether the service must answer before the run begins, and know the credentials and the target. The
+            default is `true`. By default `true`.
+        stream: The name of the delivery stream.
+        delimiter: The text after each message. The default is a line feed: Firehose puts records one after the
+            other. By default `"\n"`.
+        encode: The format of records, for example `json`. By default the payload is sent unchanged.
+    """
+    return Component(
+        "aws_kinesis_firehose",
+        _objects.options(
+            {
+                "region": region,
+                "url": url,
+                "auth": auth,
+                "tls": tls,
+                "timeout": timeout,
+                "concurrency": concurrency,
+                "max_delay": max_delay,
+                "give_up": give_up,
+                "check": check,
+                "stream": stream,
+                "delimiter": delimiter,
+                "encode": encode,
+            }
+        ),
+    )
+
+
+def aws_kinesis_streams(
+    *,
+    region: str | None = None,
+    url: str | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    timeout: str | timedelta | None = None,
+    concurrency: int | None = None,
+    max_delay: str | timedelta | None = None,
+    give_up: str | timedelta | None = None,
+    check: bool | None = None,
+    stream: str,
+    partition_key: str | None = None,
+    max_record_bytes: str | int | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
+) -> Component:
+    """Puts messages into a stream of Amazon Kinesis Data Streams, each as a record.
+
+    A message is acknowledged when Kinesis has confirmed its record. Records that a shard has no room for are sent
+    again alone. A message that is too large leaves by `errors`. While the service does not answer, messages wait.
+
+    After a lost answer or a restart, records are sent again, and are there twice: Kinesis recognises none. With
+    `concurrency: 1`, records of a key are in order, except for those that Kinesis takes only at a further
+    attempt.
+
+    Args:
+        region: The region, for example `eu-west-1`. By default that of the ARN, or of the URL of the queue, or
+            else of the environment variable `AWS_REGION` or `AWS_DEFAULT_REGION`.
+        url: The address of the service, for example `http://localhost:4566`. By default that of the URL of the
+            queue, or of the environment variable `AWS_ENDPOINT_URL`, or Amazon's in the region.
+        auth: The credentials. By default they are looked for as Amazon's own tools do: in the environment, in the
+            files of profiles, by the token of a web identity, and in the metadata of the container or machine.
+        tls: TLS options. By default certificates that the system trusts are accepted.
+        timeout: How long an answer may take. After that the request is sent again. The default is 30 s. By
+            default `"30s"`.
+        concurrency: The largest number of requests in flight. By default it adapts to the service, up to 64, and
+            is 1 for a queue or topic in order (FIFO). With 1, batches are sent in order, and not joined.
+        max_delay: How long a small batch waits for others, to be sent with them in one request. It does not wait
+            if sources wait for memory. The default is 100 ms. By default `"100ms"`.
+        give_up: After the service has been failing for this time, the messages of a batch leave by `errors`. The
+            time counts from the first attempt that fails, and again from each message that the service takes or
+            refuses. By default messages wait for as long as it takes, and their sources with them when the memory
+            is full.
+        check: Whether the service must answer before the run begins, and know the credentials and the target. The
+            default is `true`. By default `true`.
+        stream: The name of the stream, or its ARN.
+        partition_key: The partition key, for example `{customer}`: records with the same key go to the same
+            shard. Columns in braces are replaced for each message. By default, and if it is empty, each message
+            has a key of its own.
+        max_record_bytes: The largest record that the stream takes, with its key. The default is 1 MiB; a stream
+            may be set to take up to 10 MiB. By default `"1MiB"`.
+        encode: The format of records, for example `json`. By default the payload is sent unchanged.
+    """
+    return Component(
+        "aws_kinesis_streams",
+        _objects.options(
+            {
+                "region": region,
+                "url": url,
+                "auth": auth,
+                "tls": tls,
+                "timeout": timeout,
+                "concurrency": concurrency,
+                "max_delay": max_delay,
+                "give_up": give_up,
+                "check": check,
+                "stream": stream,
+                "partition_key": partition_key,
+                "max_record_bytes": max_record_bytes,
+                "encode": encode,
+            }
+        ),
+    )
+
+
+def aws_sns(
+    *,
+    region: str | None = None,
+    url: str | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    timeout: str | timedelta | None = None,
+    concurrency: int | None = None,
+    max_delay: str | timedelta | None = None,
+    give_up: str | timedelta | None = None,
+    check: bool | None = None,
+    message_group: str | None = None,
+    deduplication_id: str | None = None,
+    attributes: Mapping[str, str] | None = None,
+    topic: str,
+    subject: str | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
+) -> Component:
+    """Publishes messages to a topic of Amazon SNS.
+
+    A message is acknowledged when SNS has confirmed it. Messages that the topic does not take for now are sent
+    again alone. A message that it refuses, or that is empty, not UTF-8 or larger than 256 KiB, leaves by `errors`
+    with the reason. While the service does not answer, messages wait.
+
+    After a lost answer, messages are sent again. A topic in order (FIFO) recognises them by their
+    `deduplication_id`; subscribers of other topics get them twice. In a topic in order, messages of a group are
+    in order, except for those that the topic takes only at a further attempt.
+
+    Args:
+        region: The region, for example `eu-west-1`. By default that of the ARN, or of the URL of the queue, or
+            else of the environment variable `AWS_REGION` or `AWS_DEFAULT_REGION`.
+        url: The address of the service, for example `http://localhost:4566`. By default that of the URL of the
+            queue, or of the environment variable `AWS_ENDPOINT_URL`, or Amazon's in the region.
+        auth: The credentials. By default they are looked for as Amazon's own tools do: in the environment, in the
+            files of profiles, by the token of a web identity, and in the metadata of the container or machine.
+        tls: TLS options. By default certificates that the system trusts are accepted.
+        timeout: How long an answer may take. After that the request is sent again. The default is 30 s. By
+            default `"30s"`.
+        concurrency: The largest number of requests in flight. By default it adapts to the service, up to 64, and
+            is 1 for a queue or topic in order (FIFO). With 1, batches are sent in order, and not joined.
+        max_delay: How long a small batch waits for others, to be sent with them in one request. It does not wait
+            if sources wait for memory. The default is 100 ms. By default `"100ms"`.
+        give_up: After the service has been failing for this time, the messages of a batch leave by `errors`. The
+            time counts from the first attempt that fails, and again from each message that the service takes or
+            refuses. By default messages wait for as long as it takes, and their sources with them when the memory
+            is full.
+        check: Whether the service must answer before the run begins, and know the credentials and the target. The
+            default is `true`. By default `true`.
+        message_group: The group of the message, for example `{customer}`. A queue or topic in order (FIFO), whose
+            name ends with `.fifo`, keeps the order of the messages of a group, and needs this option. Columns in
+            braces are replaced for each message.
+        deduplication_id: The id by which a queue or topic in order recognises a message that is sent again within
+            5 minutes, for example `{id}`. By default, and if one of its fields is empty, messages have ids that
+            hold for this run.
+        attributes: Attributes of the message, for example `{Host: '{meta.hostname}'}`, at most 10. Columns in
+            braces are replaced for each message. An attribute without a value is left out.
+        topic: The ARN of the topic.
+        subject: The subject of the message, for subscribers by mail. Columns in braces are replaced for each
+            message. By default messages have none.
+        encode: The format of messages, for example `json`. By default the payload is sent unchanged.
+    """
+    return Component(
+        "aws_sns",
+        _objects.options(
+            {
+                "region": region,
+                "url": url,
+                "auth": auth,
+                "tls": tls,
+                "timeout": timeout,
+                "concurrency": concurrency,
+                "max_delay": max_delay,
+                "give_up": give_up,
+                "check": check,
+                "message_group": message_group,
+                "deduplication_id": deduplication_id,
+                "attributes": attributes,
+                "topic": topic,
+                "subject": subject,
+                "encode": encode,
+            }
+        ),
+    )
+
+
+def aws_sqs(
+    *,
+    region: str | None = None,
+    url: str | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    timeout: str | timedelta | None = None,
+    concurrency: int | None = None,
+    max_delay: str | timedelta | None = None,
+    give_up: str | timedelta | None = None,
+    check: bool | None = None,
+    message_group: str | None = None,
+    deduplication_id: str | None = None,
+    attributes: Mapping[str, str] | None = None,
+    queue: str,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
+) -> Component:
+    """Sends messages to a queue of Amazon SQS.
+
+    A message is acknowledged when SQS has confirmed it. Messages that the queue does not take for now are sent
+    again alone. A message that it refuses, or that is empty, not UTF-8 or larger than 1 MiB, leaves by `errors`
+    with the reason. While the service does not answer, messages wait.
+
+    After a lost answer, messages are sent again. A queue in order (FIFO) recognises them by their
+    `deduplication_id`; in other queues they are twice. In a queue in order, messages of a group are in order,
+    except for those that the queue takes only at a further attempt.
+
+    Args:
+        region: The region, for example `eu-west-1`. By default that of the ARN, or of the URL of the queue, or
+            else of the environment variable `AWS_REGION` or `AWS_DEFAULT_REGION`.
+        url: The address of the service, for example `http://localhost:4566`. By default that of the URL of the
+            queue, or of the environment variable `AWS_ENDPOINT_URL`, or Amazon's in the region.
+        auth: The credentials. By default they are looked for as Amazon's own tools do: in the environment, in the
+            files of profiles, by the token of a web identity, and in the metadata of the container or machine.
+        tls: TLS options. By default certificates that the system trusts are accepted.
+        timeout: How long an answer may take. After that the request is sent again. The default is 30 s. By
+            default `"30s"`.
+        concurrency: The largest number of requests in flight. By default it adapts to the service, up to 64, and
+            is 1 for a queue or topic in order (FIFO). With 1, batches are sent in order, and not joined.
+        max_delay: How long a small batch waits for others, to be sent with them in one request. It does not wait
+            if sources wait for memory. The default is 100 ms. By default `"100ms"`.
+        give_up: After the service has been failing for this time, the messages of a batch leave by `errors`. The
+            time counts from the first attempt that fails, and again from each message that the service takes or
+            refuses. By default messages wait for as long as it takes, and their sources with them when the memory
+            is full.
+        check: Whether the service must answer before the run begins, and know the credentials and the target. The
+            default is `true`. By default `true`.
+        message_group: The group of the message, for example `{customer}`. A queue or topic in order (FIFO), whose
+            name ends with `.fifo`, keeps the order of the messages of a group, and needs this option. Columns in
+            braces are replaced for each message.
+        deduplication_id: The id by which a queue or topic in order recognises a message that is sent again within
+            5 minutes, for example `{id}`. By default, and if one of its fields is empty, messages have ids that
+            hold for this run.
+        attributes: Attributes of the message, for example `{Host: '{meta.hostname}'}`, at most 10. Columns in
+            braces are replaced for each message. An attribute without a value is left out.
+        queue: The URL of the queue, or its name.
+        encode: The format of messages, for example `json`. By default the payload is sent unchanged.
+    """
+    return Component(
+        "aws_sqs",
+        _objects.options(
+            {
+                "region": region,
+                "url": url,
+                "auth": auth,
+                "tls": tls,
+                "timeout": timeout,
+                "concurrency": concurrency,
+                "max_delay": max_delay,
+                "give_up": give_up,
+                "check": check,
+                "message_group": message_group,
+                "deduplication_id": deduplication_id,
+                "attributes": attributes,
+                "queue": queue,
+                "encode": encode,
+            }
+        ),
+    )
 
 
 def clickhouse(
@@ -1292,11 +1800,9 @@ def postgres(
     the position of the last message of each file or partition, and skips messages that come again. So the
     positions of messages must grow (`meta.position`): those of `postgres` with a whole number as `key`, of
     `kafka`, of `file`, and of file readers. A file that was replaced or rewritten is another file, also under the
-    same name, and a renamed one is the same. But a run that is killed before its first checkpoint of a file,
-    within half a second, does not know it: if the file is then rewritten in place, it is taken for the old one,
-    and messages up to the last stored position are skipped. At most 4000 files or partitions can wait for a
-    checkpoint. Messages of other sources end the run. Messages must come to the sink by one pipeline, in order,
-    without a buffer on disk. If positions go back, the run ends with an error.
+    same name, and a renamed one is the same. At most 4000 files or partitions can wait for a checkpoint. Messages
+    of other sources end the run. Messages must come to the sink by one pipeline, in order, without a buffer on
+    disk. If positions go back, the run ends with an error.
 
     Args:
         server: The server, as `HOST` or `HOST:PORT`. The port is 5432 by default.
@@ -1953,6 +2459,73 @@ def websocket(
                 "handshake_timeout": handshake_timeout,
                 "max_clients": max_clients,
                 "max_client_bytes": max_client_bytes,
+            }
+        ),
+    )
+
+
+def websocket_client(
+    *,
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    protocol: str | Sequence[str] | None = None,
+    send: str | Sequence[str] | None = None,
+    timeout: str | timedelta | None = None,
+    ping_interval: str | timedelta | None = None,
+    idle_timeout: str | timedelta | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
+    kind: Literal["text", "binary"] | None = None,
+    give_up: str | timedelta | None = None,
+) -> Component:
+    """Sends messages to a WebSocket server.
+
+    Each message is one of the server. WebSocket has no acknowledgements: a message counts as delivered when the
+    system has taken it. Messages that the server had not read when the connection broke are lost without a sign.
+    When the connection ends during a write, the sink connects again and sends the whole batch again. At the end
+    of the run, the server has 3 s to read what is left and to answer the close. Messages of the server are
+    ignored.
+
+    Args:
+        url: The URL of the server: `ws://HOST/PATH`, or `wss://HOST/PATH` with TLS. A URL without a scheme uses
+            `ws://`.
+        headers: Additional headers of the handshake, for example `{Origin: "https://example.com"}`.
+        auth: The credentials of the handshake: `user` and `password`, `bearer`, `api_key` or `token`. By default
+            those of `url` (`wss://USER:PASSWORD@HOST`) are sent, if it has any.
+        tls: TLS options, for a URL with `wss://`. By default certificates that the system trusts are accepted.
+        protocol: The subprotocols that the client speaks, the preferred one first. The server must choose one of
+            them.
+        send: Texts to send after each handshake, for example `{"subscribe": "ticks"}`. Each is a message.
+        timeout: How long connecting may take, again the handshake, and again the server to take each message that
+            is sent. The default is 30 s. By default `"30s"`.
+        ping_interval: The time without anything from the server after which a ping is sent. The default is 30 s.
+            By default `"30s"`.
+        idle_timeout: The time without anything from the server, not even the answer to a ping, after which the
+            client connects again. A message counts when all of it has come. The default is 90 s. By default
+            `"1m30s"`.
+        encode: The format in which messages are sent, for example `json`. By default the payload is sent
+            unchanged.
+        kind: The type of the WebSocket messages. The default is `text`. Text that is not UTF-8 is sent as binary.
+        give_up: After the server has been failing for this time, the messages of a batch leave by `errors`. The
+            time counts from the first attempt that fails. By default messages wait for as long as it takes.
+    """
+    return Component(
+        "websocket_client",
+        _objects.options(
+            {
+                "url": url,
+                "headers": headers,
+                "auth": auth,
+                "tls": tls,
+                "protocol": protocol,
+                "send": send,
+                "timeout": timeout,
+                "ping_interval": ping_interval,
+                "idle_timeout": idle_timeout,
+                "encode": encode,
+                "kind": kind,
+                "give_up": give_up,
             }
         ),
     )

@@ -14,6 +14,9 @@ from thalweg import _objects
 from thalweg._objects import Component
 
 __all__ = [
+    "amqp",
+    "aws_kinesis_streams",
+    "aws_sqs",
     "exec",
     "file",
     "files",
@@ -21,6 +24,7 @@ __all__ = [
     "from_iterable",
     "generate",
     "http",
+    "http_client",
     "http_upload",
     "internal_logs",
     "journald",
@@ -37,8 +41,10 @@ __all__ = [
     "remote_files",
     "socket",
     "spool",
+    "sse",
     "stdin",
     "syslog",
+    "websocket_client",
 ]
 
 
@@ -56,6 +62,246 @@ def from_arrow(data: Any) -> Component:
     `payload` of text or bytes becomes their payload.
     """
     return _objects.arrow(data)
+
+
+def amqp(
+    *,
+    servers: str | Sequence[str],
+    tls: Mapping[str, Any] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    heartbeat_interval: str | timedelta | None = None,
+    queues: str | Sequence[str],
+    declare: Mapping[str, Any] | None = None,
+    bindings: Sequence[Mapping[str, Any]] | None = None,
+    exclusive: bool | None = None,
+    consumer_arguments: Mapping[str, bool | int | str] | None = None,
+    prefetch: int | None = None,
+    reject_dead_letters: bool | None = None,
+    fields: str | Sequence[str] | None = None,
+    max_message_bytes: str | int | None = None,
+    end_after_idle: str | timedelta | None = None,
+) -> Component:
+    """Reads messages of AMQP 0.9.1: queues of RabbitMQ and others.
+
+    A message is acknowledged when it is delivered, or rejected and kept with its reason; with `--state`, when a
+    checkpoint covers it. So none is lost. If the connection breaks, or the run is killed, the server delivers
+    messages again that are not acknowledged: also those that are on their way, so that they are delivered twice.
+    A message whose delivery fails returns to its queue after 1 s. A quorum queue may drop a message, or
+    dead-letter it, that returned more often than its `x-delivery-limit` says: 20 times by default since RabbitMQ
+    4.0.
+
+    A stream takes nothing back. It is read again from `x-stream-offset` on over each connection, and after a
+    message whose delivery failed.
+
+    Several runs share the messages of a queue. RabbitMQ ends the channel of a run that leaves a message without
+    an acknowledgement for 30 minutes (its `consumer_timeout`).
+
+    When the memory is full, the source reads nothing, and messages wait in the queue.
+
+    `meta.path` has the queues of the source.
+
+    Args:
+        servers: The servers to connect to, each as `HOST`, `HOST:PORT`, or `amqp://HOST:PORT/VIRTUAL_HOST`. The
+            port is 5672 by default, and 5671 with TLS. The virtual host is `/` by default; one that has a slash
+            is written `%2F`. If there are several servers, they are tried in turn until one answers.
+        tls: Connect with TLS. `{}` accepts certificates that the system trusts. By default connections are not
+            encrypted.
+        auth: The user of the connections. The default is the user `guest` with the password `guest`, whom servers
+            accept from their own machine only.
+        heartbeat_interval: How long a connection may be silent before either side ends it (its heartbeat). The
+            server may want less. The default is 60 s. By default `"1m"`.
+        queues: The queues to read.
+        declare: Declare the queues. One that is there must have the same options. By default they must be there.
+        bindings: Bind the queues to exchanges, which must be there. By default they get what is sent to them by
+            name, and by bindings that others made. A binding that is removed here stays.
+        exclusive: True if no other consumer may read the queues meanwhile. The default is false. By default
+            `false`.
+        consumer_arguments: Arguments of the consumers, for example `{x-priority: 10}`, or `{x-stream-offset:
+            first}` for a stream.
+        prefetch: How many messages the server may send without an acknowledgement, of all queues together. The
+            default is one for each 4 KiB of the memory, at least 1000 and at most 65535; with
+            `reject_dead_letters` it is 1000.
+        reject_dead_letters: True to reject messages that become dead letters of the run, in place of
+            acknowledging them: the server gives them to the dead letter exchange of their queue, or drops them if
+            it has none. Each message is then a batch of its own, which makes the source slower. The default is
+            false. By default `false`.
+        fields: Parts of the message that become fields, under the same names: `queue`, `exchange`, `routing_key`,
+            `redelivered` (maybe delivered before), the properties `content_type`, `content_encoding`,
+            `delivery_mode` (2 for persistent), `priority`, `correlation_id`, `reply_to`, `expiration`,
+            `message_id`, `timestamp`, `type`, `user_id` and `app_id`, and headers as `header.unit`. A header that
+            is a list or a table is JSON.
+        max_message_bytes: The largest message, in bytes. Of a larger one, the first 4 KiB leave by the `errors`
+            output. By default `"1MiB"`.
+        end_after_idle: End the source after this time without messages, if the queues have none, no other
+            consumer, and no message that failed and is about to return. Otherwise it is five times this time, and
+            at least 2 s: messages may come back from another consumer, and if too many are not acknowledged, the
+            server delivers none, although some sinks settle messages only when the input has ended. By default
+            the source reads until the run is stopped.
+    """
+    return Component(
+        "amqp",
+        _objects.options(
+            {
+                "servers": servers,
+                "tls": tls,
+                "auth": auth,
+                "heartbeat_interval": heartbeat_interval,
+                "queues": queues,
+                "declare": declare,
+                "bindings": bindings,
+                "exclusive": exclusive,
+                "consumer_arguments": consumer_arguments,
+                "prefetch": prefetch,
+                "reject_dead_letters": reject_dead_letters,
+                "fields": fields,
+                "max_message_bytes": max_message_bytes,
+                "end_after_idle": end_after_idle,
+            }
+        ),
+    )
+
+
+def aws_kinesis_streams(
+    *,
+    region: str | None = None,
+    url: str | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    timeout: str | timedelta | None = None,
+    stream: str,
+    start: str | None = None,
+    poll_interval: str | timedelta | None = None,
+    fields: str | Sequence[str] | None = None,
+    max_message_bytes: str | int | None = None,
+    end_after_idle: str | timedelta | None = None,
+) -> Component:
+    """Reads the records of a stream of Amazon Kinesis Data Streams.
+
+    The order of the records of a shard is kept, and of those of a partition key also when shards are divided or
+    merged: a shard is read after those that it continues. The payload of a message is the data of the record.
+    Records that a producer has packed together (KPL) are not taken apart.
+
+    With `--state`, each shard is resumed where the checkpoint is. Without it, each run begins at `start`. Several
+    runs do not share the shards: each reads all of them.
+
+    `meta.path` is the stream as it is given here.
+
+    Args:
+        region: The region, for example `eu-west-1`. By default that of the ARN, or of the URL of the queue, or
+            else of the environment variable `AWS_REGION` or `AWS_DEFAULT_REGION`.
+        url: The address of the service, for example `http://localhost:4566`. By default that of the URL of the
+            queue, or of the environment variable `AWS_ENDPOINT_URL`, or Amazon's in the region.
+        auth: The credentials. By default they are looked for as Amazon's own tools do: in the environment, in the
+            files of profiles, by the token of a web identity, and in the metadata of the container or machine.
+        tls: TLS options. By default certificates that the system trusts are accepted.
+        timeout: How long an answer may take. After that the request is sent again. The default is 30 s. By
+            default `"30s"`.
+        stream: The name of the stream, or its ARN.
+        start: Where to begin in a stream without a checkpoint: `earliest`, `latest`, or a point in time such as
+            `2026-11-25T08:00:00Z`. The default is `earliest`.
+        poll_interval: How long to wait before a shard is asked again that had no further records. The default is
+            1 s. By default `"1s"`.
+        fields: Parts of the record that become fields of its message, under the same names: `shard`,
+            `partition_key`, `sequence` (its number in the shard) and `time` (when it arrived).
+        max_message_bytes: The largest message, in bytes. Of a larger one, the first 4 KiB leave by the `errors`
+            output. By default `"1MiB"`.
+        end_after_idle: End the source after this time without records, when all shards are read to their ends. By
+            default it reads until the run is stopped.
+    """
+    return Component(
+        "aws_kinesis_streams",
+        _objects.options(
+            {
+                "region": region,
+                "url": url,
+                "auth": auth,
+                "tls": tls,
+                "timeout": timeout,
+                "stream": stream,
+                "start": start,
+                "poll_interval": poll_interval,
+                "fields": fields,
+                "max_message_bytes": max_message_bytes,
+                "end_after_idle": end_after_idle,
+            }
+        ),
+    )
+
+
+def aws_sqs(
+    *,
+    region: str | None = None,
+    url: str | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    timeout: str | timedelta | None = None,
+    queue: str,
+    visibility_timeout: str | timedelta | None = None,
+    retry_delay: str | timedelta | None = None,
+    concurrency: int | None = None,
+    fields: str | Sequence[str] | None = None,
+    max_message_bytes: str | int | None = None,
+    end_after_idle: str | timedelta | None = None,
+) -> Component:
+    """Reads messages of a queue of Amazon SQS.
+
+    A message is deleted from the queue when it is delivered, or rejected and kept with its reason. While it is on
+    its way, its visibility timeout is extended, so no other reader gets it. Run the same configuration several
+    times, and SQS divides the messages among the runs. The messages of a run that is killed come again after
+    `visibility_timeout`. So none is lost. A message that fails comes again after `retry_delay`, and goes to the
+    dead letter queue after as many deliveries as the queue has been set to.
+
+    With `--state`, a message that the checkpoint covers and that is delivered again is not sent on a second time.
+    The order of a queue in order (FIFO) is kept within each message group. Other queues have no order, and may
+    deliver a message twice.
+
+    `meta.path` is the queue as it is given here.
+
+    Args:
+        region: The region, for example `eu-west-1`. By default that of the ARN, or of the URL of the queue, or
+            else of the environment variable `AWS_REGION` or `AWS_DEFAULT_REGION`.
+        url: The address of the service, for example `http://localhost:4566`. By default that of the URL of the
+            queue, or of the environment variable `AWS_ENDPOINT_URL`, or Amazon's in the region.
+        auth: The credentials. By default they are looked for as Amazon's own tools do: in the environment, in the
+            files of profiles, by the token of a web identity, and in the metadata of the container or machine.
+        tls: TLS options. By default certificates that the system trusts are accepted.
+        timeout: How long an answer may take. After that the request is sent again. The default is 30 s. By
+            default `"30s"`.
+        queue: The URL of the queue, or its name.
+        visibility_timeout: How long SQS waits for a sign of life before it delivers a message to another reader.
+            It hears of a message three times as often. From 1 s to 12 h; the default is 2 minutes. By default
+            `"2m"`.
+        retry_delay: How long SQS waits before it delivers a message again that could not be delivered. The
+            default is 1 s. By default `"1s"`.
+        concurrency: The number of requests that wait for messages at the same time. Each gets up to 10 messages.
+            As many may delete some. The default is 4. By default `4`.
+        fields: Parts of the message that become fields, under the same names: `id`, `time` (when it was sent),
+            `deliveries` (how many times it was delivered), `message_group`, `deduplication_id`, `sequence` (its
+            number in a queue in order), and attributes as `attribute.Name`.
+        max_message_bytes: The largest message, in bytes. Of a larger one, the first 4 KiB leave by the `errors`
+            output. By default `"1MiB"`.
+        end_after_idle: End the source after this time without messages, when the queue has no messages, also none
+            that are on their way to other readers. By default it reads until the run is stopped.
+    """
+    return Component(
+        "aws_sqs",
+        _objects.options(
+            {
+                "region": region,
+                "url": url,
+                "auth": auth,
+                "tls": tls,
+                "timeout": timeout,
+                "queue": queue,
+                "visibility_timeout": visibility_timeout,
+                "retry_delay": retry_delay,
+                "concurrency": concurrency,
+                "fields": fields,
+                "max_message_bytes": max_message_bytes,
+                "end_after_idle": end_after_idle,
+            }
+        ),
+    )
 
 
 def exec(
@@ -101,7 +347,7 @@ def exec(
             and variables of a shell, write `[sh, -c, "…"]`.
         every: The time between the beginnings of two runs. The first run begins at once.
         cron: The times of runs in the notation of cron: minute, hour, day, month and weekday, such as `*/5 * * *
-            *`, or `@hourly`, `@daily`, `@weekly`, `@monthly`.
+            *`, or `@hourly`, `@daily`, `@weekly`, `@monthly`. With six fields, the first is the second.
         timezone: The time zone of `cron`, such as `Europe/Berlin`. A time that a change of the clock skips has no
             run, and one that comes twice has two. The default is UTC.
         restart: Whether to run the program again when it has ended, after `restart_delay`: for programs that run
@@ -465,6 +711,104 @@ def http(
                 "max_connections": max_connections,
                 "tls": tls,
                 "end_after_idle": end_after_idle,
+            }
+        ),
+    )
+
+
+def http_client(
+    *,
+    url: str,
+    method: Literal["GET", "POST"] | None = None,
+    body: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    timeout: str | timedelta | None = None,
+    every: str | timedelta | None = None,
+    framing: Mapping[str, Any] | None = None,
+    array_field: str | None = None,
+    charset: str | None = None,
+    max_message_bytes: str | int | None = None,
+    max_body_bytes: str | int | None = None,
+    pages: Mapping[str, Any] | None = None,
+    cursor: Mapping[str, Any] | None = None,
+) -> Component:
+    """Fetches messages from a web server, with GET or POST: once, or at times.
+
+    The body of an answer is one message, or several with `framing` or `array_field`. It may be compressed with
+    gzip or zstd (`Content-Encoding`). `meta.path` is the URL without its query.
+
+    Without `every`, the source fetches all pages once, and ends. With it, each poll fetches what the server then
+    has. With `cursor`, a poll asks only for what came after the last one. With GET and without `pages`, the
+    source sends the `ETag` and the `Last-Modified` of the last answer back, and an answer 304 has no messages.
+
+    Without an answer, and after 408, 429, 500 and above, a request is repeated, with growing pauses, or after the
+    time that the server asks for (`Retry-After`, at most 5 minutes). Any other status ends the run with an error;
+    with `every` it is logged, and the next poll follows at its time. Up to ten redirections are followed, but
+    none from HTTPS to HTTP. They, and the links to pages, may lead to another server: it gets neither `auth` nor
+    `headers`, and no body. A server on another machine cannot lead to this one, nor to a link-local address.
+
+    With `--state`, the cursor and the page are saved when their messages are settled. A run that is killed
+    continues within the page; if the server no longer answers with the messages that were sent, or no longer has
+    the page, messages come again, and none is left out. So they do with `every` after a poll that failed. With
+    `every` and without `cursor`, what was fetched and not written is lost.
+
+    A poll fails if its pages lead in a circle, or if ten pages in a row have the same messages.
+
+    Args:
+        url: The URL to fetch, for example `https://api.example.com/orders?state=open`. A URL without a scheme
+            uses `http://`.
+        method: The HTTP method: `GET` or `POST`. The default is `POST` with a `body`, and otherwise `GET`.
+        body: The body of the requests. `{cursor}` in it stands for the cursor, and `{page}` for the page; both
+            are escaped as within a text of JSON. Its `Content-Type` is `application/json`, unless `headers` has
+            another one.
+        headers: Additional headers of the requests, for example `{Accept: application/json}`.
+        auth: The credentials of the requests: `user` and `password`, `bearer`, `api_key` or `token`. By default
+            those of `url` (`https://USER:PASSWORD@HOST`) are sent, if it has any.
+        tls: TLS options, for a URL with `https://`. By default certificates that the system trusts are accepted.
+        timeout: How long an answer may take, with its body. The default is 30 s. By default `"30s"`.
+        every: The time between the beginnings of two polls, for example `1m`. A time that comes during a poll is
+            left out. By default there is one poll.
+        framing: How the body is cut into messages. `{}` makes each line a message. By default the whole body is
+            one message.
+        array_field: The place of a JSON array in the body, whose elements are the messages: for example
+            `data.items`, or `.` if the body is the array. Elements keep their JSON text, except that texts lose
+            their quotes and escapes.
+        charset: The character set of the body, such as `latin1` (as `windows-1252`), `utf-16` or `shift_jis`.
+            Messages are in UTF-8: a message that is not valid leaves by the `errors` output. The default is
+            `utf-8`, which is passed on as it is. A byte order mark at the start is removed. A `charset` in the
+            header `Content-Type` has no effect.
+        max_message_bytes: With `framing` or `array_field`: the largest message, in bytes. Of a larger one, the
+            first 4 KiB leave by the `errors` output. By default `"1MiB"`.
+        max_body_bytes: The largest body, in bytes after decompression. A larger one is an error, and so is one
+            that can never fit into three quarters of `memory`. The default is 16 MiB. By default `"16MiB"`.
+        pages: How an answer names the next page. By default there is one page.
+        cursor: A value of the last poll that the next one sends, so that the server answers with what is new. The
+            server must answer with the oldest messages first, and only with those behind the cursor: if it
+            answers with those at the cursor as well, they come again with each poll (`dedupe` removes them). A
+            message that the server gets later, at the cursor or before it, is left out: choose a value that only
+            grows, such as a number or the time of the entry at the server.
+    """
+    return Component(
+        "http_client",
+        _objects.options(
+            {
+                "url": url,
+                "method": method,
+                "body": body,
+                "headers": headers,
+                "auth": auth,
+                "tls": tls,
+                "timeout": timeout,
+                "every": every,
+                "framing": framing,
+                "array_field": array_field,
+                "charset": charset,
+                "max_message_bytes": max_message_bytes,
+                "max_body_bytes": max_body_bytes,
+                "pages": pages,
+                "cursor": cursor,
             }
         ),
     )
@@ -897,10 +1241,11 @@ def nats(
         max_message_bytes: The largest message, in bytes. Of a larger one, the first 4 KiB leave by the `errors`
             output. By default `"1MiB"`.
         fetch_size: The size of the messages that are asked for at once; without `stream`, of those that may wait.
-            A message that is larger is still read. The default is 1/32 of the memory, at most 2 MiB. Twice as
-            much may be in memory.
+            A message that is larger is still read. The default is 1/32 of the memory, at most 2 MiB. Three times
+            as much may be in memory, four times without `stream`.
         end_after_idle: End the source after this time without messages: with `stream`, when the consumer has
-            delivered all and all is acknowledged. By default it reads until the run is stopped.
+            delivered all, and no other run has messages that are not acknowledged. By default it reads until the
+            run is stopped.
     """
     return Component(
         "nats",
@@ -1609,6 +1954,77 @@ def spool(
     )
 
 
+def sse(
+    *,
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    timeout: str | timedelta | None = None,
+    idle_timeout: str | timedelta | None = None,
+    retry_delay: str | timedelta | None = None,
+    replays: bool | None = None,
+    fields: str | Sequence[str] | None = None,
+    max_message_bytes: str | int | None = None,
+    end_after_idle: str | timedelta | None = None,
+) -> Component:
+    """Receives server-sent events: a stream of messages that a web server sends as the answer to a request.
+
+    The data of an event is a message. `meta.path` is the URL without its query. When the connection ends, or
+    nothing comes for `idle_timeout`, the source connects again, after `retry_delay` or the time that the server
+    asks for (`retry`, from 100 ms to 5 minutes); while connections end soon and without an event, the time
+    doubles, up to 10 s. It then sends the id of the last event (`Last-Event-ID`), so that the server can continue
+    behind it. It is saved with `--state` when the event is settled, and a later run sends it too. An answer 204
+    ends the source. Any other status but 200, 408, 429 and those from 500 on ends the run with an error;
+    redirections are not followed.
+
+    The stream has no acknowledgements. Events without an id, and those of a server that does not continue behind
+    the id, are lost that are sent while the source is not connected, or that are on their way when it is killed.
+
+    Args:
+        url: The URL of the stream, for example `https://example.com/events`. A URL without a scheme uses
+            `http://`.
+        headers: Additional headers of the request, for example `{X-Source: thalweg}`.
+        auth: The credentials of the request: `user` and `password`, `bearer`, `api_key` or `token`. By default
+            those of `url` (`https://USER:PASSWORD@HOST`) are sent, if it has any.
+        tls: TLS options, for a URL with `https://`. By default certificates that the system trusts are accepted.
+        timeout: How long the server may take to accept the request. The default is 30 s. By default `"30s"`.
+        idle_timeout: How long nothing may come, not even a comment, before the source connects again. Servers
+            usually send comments while there are no events. The default is 5 minutes. By default `"5m"`.
+        retry_delay: The pause before the source connects again, if the server does not say it. The default is 1
+            s. By default `"1s"`.
+        replays: Whether the server sends the events again that came after the `Last-Event-ID`. Then a run with
+            `--state` that was killed has each event once in files. If the server does not, messages would be cut
+            off that do not come again. Events without an id of their own come again with those of the id before
+            them. The default is `false`. By default `false`.
+        fields: Parts of the event that become fields, under the same names: `event` (its name, by default
+            `message`) and `id` (that of the last event that had one).
+        max_message_bytes: The largest event, in bytes. Of a larger one, the first 4 KiB leave by the `errors`
+            output. While an event arrives, it may be in memory twice. Ids and names of more than 4 KiB have no
+            effect, nor ids with control characters. By default `"1MiB"`.
+        end_after_idle: End the source after this time without events. Time in which messages are delivered too
+            slowly for more to be read does not count. By default it listens until the run is stopped.
+    """
+    return Component(
+        "sse",
+        _objects.options(
+            {
+                "url": url,
+                "headers": headers,
+                "auth": auth,
+                "tls": tls,
+                "timeout": timeout,
+                "idle_timeout": idle_timeout,
+                "retry_delay": retry_delay,
+                "replays": replays,
+                "fields": fields,
+                "max_message_bytes": max_message_bytes,
+                "end_after_idle": end_after_idle,
+            }
+        ),
+    )
+
+
 def stdin(
     *,
     compression: Literal["auto", "none", "gzip", "zstd"] | None = None,
@@ -1737,6 +2153,74 @@ def syslog(
                 "remove_old_socket": remove_old_socket,
                 "max_connections": max_connections,
                 "tls": tls,
+                "end_after_idle": end_after_idle,
+            }
+        ),
+    )
+
+
+def websocket_client(
+    *,
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    protocol: str | Sequence[str] | None = None,
+    send: str | Sequence[str] | None = None,
+    timeout: str | timedelta | None = None,
+    ping_interval: str | timedelta | None = None,
+    idle_timeout: str | timedelta | None = None,
+    max_message_bytes: str | int | None = None,
+    end_after_idle: str | timedelta | None = None,
+) -> Component:
+    """Receives messages from a WebSocket server.
+
+    Each text or binary message of the server is a message. `meta.path` is the URL without its query. When the
+    connection ends, the source connects again, with pauses that grow to 10 s while no message comes. An answer to
+    the handshake that is not for now (429, 408, 500 and above) is repeated too; any other one ends the run with
+    an error. Redirections are not followed.
+
+    WebSocket has no acknowledgements. Messages are lost that the server sends while the source is not connected,
+    or that are on their way when the run is killed. While the memory is full, the source reads nothing, and so
+    answers no ping: a server may then end the connection.
+
+    Args:
+        url: The URL of the server: `ws://HOST/PATH`, or `wss://HOST/PATH` with TLS. A URL without a scheme uses
+            `ws://`.
+        headers: Additional headers of the handshake, for example `{Origin: "https://example.com"}`.
+        auth: The credentials of the handshake: `user` and `password`, `bearer`, `api_key` or `token`. By default
+            those of `url` (`wss://USER:PASSWORD@HOST`) are sent, if it has any.
+        tls: TLS options, for a URL with `wss://`. By default certificates that the system trusts are accepted.
+        protocol: The subprotocols that the client speaks, the preferred one first. The server must choose one of
+            them.
+        send: Texts to send after each handshake, for example `{"subscribe": "ticks"}`. Each is a message.
+        timeout: How long connecting may take, again the handshake, and again the server to take each message that
+            is sent. The default is 30 s. By default `"30s"`.
+        ping_interval: The time without anything from the server after which a ping is sent. The default is 30 s.
+            By default `"30s"`.
+        idle_timeout: The time without anything from the server, not even the answer to a ping, after which the
+            client connects again. A message counts when all of it has come. The default is 90 s. By default
+            `"1m30s"`.
+        max_message_bytes: The largest message, in bytes. A larger one ends the connection, which is opened again:
+            the rest of it cannot be skipped. While a message arrives, it takes memory beside `memory`. By default
+            `"1MiB"`.
+        end_after_idle: End the source after this time without messages. Time in which messages are delivered too
+            slowly for more to be read does not count. By default it listens until the run is stopped.
+    """
+    return Component(
+        "websocket_client",
+        _objects.options(
+            {
+                "url": url,
+                "headers": headers,
+                "auth": auth,
+                "tls": tls,
+                "protocol": protocol,
+                "send": send,
+                "timeout": timeout,
+                "ping_interval": ping_interval,
+                "idle_timeout": idle_timeout,
+                "max_message_bytes": max_message_bytes,
                 "end_after_idle": end_after_idle,
             }
         ),
