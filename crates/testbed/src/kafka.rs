@@ -8,7 +8,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use krafka::admin::{DeleteTopicsOptions, ListTopicsOptions};
 use krafka::consumer::{AutoOffsetReset, IsolationLevel};
@@ -17,6 +17,9 @@ use krafka::{ConsumerRecord, Record};
 use crate::relay::Relay;
 use crate::server::{Recipe, Server};
 use crate::{Patience, Tools};
+
+/// How long the ends of transactions are waited for without a record, before one is taken for open.
+const OPEN: Duration = Duration::from_secs(5);
 
 /// A Kafka broker.
 pub type Kafka = Server<Ports>;
@@ -143,7 +146,8 @@ impl Kafka {
     }
 
     /// As [`records`](Self::records), without those of transactions that are open or aborted, nor what comes
-    /// behind the first open one of a partition.
+    /// behind the first open one of a partition. A broker confirms the end of a transaction before it shows
+    /// the records, so they are waited for, but not for long: the transaction may be open.
     ///
     /// # Errors
     /// As [`records`](Self::records).
@@ -153,22 +157,34 @@ impl Kafka {
 
     fn read(&self, topic: &str, isolation: IsolationLevel) -> io::Result<Vec<ConsumerRecord>> {
         self.block_on(async |kafka| {
-            let reader = kafka.consumer_without_group().auto_offset_reset(AutoOffsetReset::Earliest);
-            let reader = reader.isolation_level(isolation).build().await?;
-            let known = reader.fetch_metadata(Some(topic)).await?;
+            let reader = async |isolation| {
+                let reader = kafka.consumer_without_group().auto_offset_reset(AutoOffsetReset::Earliest);
+                reader.isolation_level(isolation).build().await
+            };
+            // Its ends are those of the logs, not of what is committed.
+            let all = reader(IsolationLevel::ReadUncommitted).await?;
+            let known = all.fetch_metadata(Some(topic)).await?;
             let partitions = known.topics.iter().flat_map(|topic| topic.partitions.keys().copied());
             let partitions: Vec<i32> = partitions.collect();
             let mut ends = Vec::new();
             for partition in &partitions {
-                ends.push((*partition, reader.fetch_watermarks(topic, *partition).await?.1));
+                ends.push((*partition, all.fetch_watermarks(topic, *partition).await?.1));
             }
+            all.close().await?;
+            let reader = reader(isolation).await?;
             reader.assign(topic, partitions).await?;
             let mut records = Vec::new();
+            let mut got = Instant::now();
             // Ends of transactions have offsets as well, so records cannot be counted.
             while let Some((partition, end)) = ends.last().copied() {
                 match reader.position(topic, partition).await {
                     Some(position) if position >= end => drop(ends.pop()),
-                    _ => records.extend(reader.poll(Duration::from_millis(200)).await?),
+                    _ if isolation == IsolationLevel::ReadCommitted && got.elapsed() > OPEN => break,
+                    _ => {
+                        let read = reader.poll(Duration::from_millis(200)).await?;
+                        got = if read.is_empty() { got } else { Instant::now() };
+                        records.extend(read);
+                    }
                 }
             }
             records.sort_by_key(|record| (record.partition, record.offset));

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
+use crate::Patience;
+
 /// Time limit until a server answers. On a machine with ten times its capacity of work, azurite took twenty
 /// seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -88,6 +90,18 @@ impl Program {
         Ok(rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal)?)
     }
 
+    /// Stops the process where it is. Waits until all its threads have stopped: on a busy machine they run on
+    /// for a while after the signal, and may answer.
+    pub fn halt(&self) -> io::Result<()> {
+        self.signal(Signal::STOP)?;
+        let patience = Patience::begin();
+        while !has_stopped(self.child.id())? {
+            patience.check(|| "a server runs on after SIGSTOP".to_owned());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
     /// Starts a killed server again, at its address and with its data.
     pub fn restart(
         &mut self,
@@ -117,7 +131,21 @@ impl Program {
     }
 }
 
-/// Starts a server that writes its output into the folder, after that of an earlier one.
+/// Starts a server that writes its output into the folder, after that of an earlier one. True if all threads
+/// of a process are stopped, or if the system does not show them.
+fn has_stopped(id: u32) -> io::Result<bool> {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{id}/task")) else { return Ok(true) };
+    for thread in threads {
+        // A thread may end meanwhile.
+        let Ok(stat) = std::fs::read_to_string(thread?.path().join("stat")) else { continue };
+        let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+        if !matches!(state, Some('T' | 't' | 'Z' | 'X')) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 fn launch(mut command: Command, folder: &Path) -> io::Result<Child> {
     let output = File::options().create(true).append(true).open(folder.join("output"))?;
     command.stdin(Stdio::null()).stderr(output.try_clone()?).stdout(output);

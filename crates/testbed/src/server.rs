@@ -126,7 +126,7 @@ impl<K> Server<K> {
     /// # Errors
     /// If it cannot be stopped.
     pub fn hang(&self) -> io::Result<()> {
-        self.program.signal(Signal::STOP)
+        self.program.halt()
     }
 
     /// Lets the process continue after [`hang`](Self::hang).

@@ -426,7 +426,7 @@ fn consumers_and_producers_become_sources_and_sinks_that_are_right() {
     ];
     for (needs, producer) in producers {
         if !lacks(needs) {
-            checked(&format!("In: {{ Type: consumer.Console, Streams: s }}\nOut: {{ Type: producer.{producer}, Streams: s, ChannelTimeoutMs: 0 }}\n").replace(", ChannelTimeoutMs: 0", if ["File", "ElasticSearch", "InfluxDB"].iter().any(|batched| producer.starts_with(batched)) { "" } else { ", ChannelTimeoutMs: 0" }));
+            checked(&format!("In: {{ Type: consumer.Console, Streams: s }}\nOut: {{ Type: producer.{producer}, Streams: s, ChannelTimeoutMs: 0 }}\n").replace(", ChannelTimeoutMs: 0", if ["Aws", "File", "ElasticSearch", "InfluxDB"].iter().any(|batched| producer.starts_with(batched)) { "" } else { ", ChannelTimeoutMs: 0" }));
         }
     }
     if !lacks(&["spool", "internal_logs", "route_by"]) {
