@@ -14,7 +14,6 @@ macro_rules! targets {
 
 targets! {
     acknowledgements,
-    amazon_answers,
     amqp_frames,
     avro,
     base64,

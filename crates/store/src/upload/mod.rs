@@ -26,7 +26,7 @@ mod parts;
 mod put;
 mod remote;
 mod request;
-pub(crate) mod signing;
+mod signing;
 mod sizes;
 mod spot;
 

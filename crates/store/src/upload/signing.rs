@@ -11,8 +11,7 @@ fn context() -> Context {
     Context::new().with_file_read(TokioFileRead).with_http_send(client(Redirects::Refused)).with_env(OsEnv)
 }
 
-/// Finds credentials of Amazon. `service` is the name in the scope of signatures.
-pub(crate) fn amazon(config: &S3Config, service: &str, region: &str) -> Signer<reqsign_aws_v4::Credential> {
+pub(super) fn amazon(config: &S3Config, region: &str) -> Signer<reqsign_aws_v4::Credential> {
     use reqsign_aws_v4::{
         AssumeRoleCredentialProvider, DefaultCredentialProvider, RequestSigner, StaticCredentialProvider,
     };
@@ -49,7 +48,7 @@ pub(crate) fn amazon(config: &S3Config, service: &str, region: &str) -> Signer<r
         }
         chain = ProvideCredentialChain::new().push(assuming);
     }
-    Signer::new(context(), Noting(chain), RequestSigner::new(service, region))
+    Signer::new(context(), Noting(chain), RequestSigner::new("s3", region))
 }
 
 pub(super) fn google(config: &GcsConfig) -> Signer<reqsign_google::Credential> {

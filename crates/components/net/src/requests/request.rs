@@ -1,10 +1,8 @@
 //! Sends one request and returns its answer.
 
 use std::io::Write;
-use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use flate2::write::GzEncoder;
@@ -26,7 +24,7 @@ const SHORT: usize = 4;
 const LONGEST_WAIT: Duration = Duration::from_mins(5);
 
 /// The state that all requests share.
-pub struct Request {
+pub(crate) struct Request {
     pub(crate) client: Client,
     pub(crate) url: Url,
     pub(crate) method: Method,
@@ -36,38 +34,23 @@ pub struct Request {
     pub(crate) secrets: Vec<String>,
     /// How many bytes of an answer are read. Its connection can be reused if that is all of it.
     pub(crate) most_answer: usize,
-    /// Signs each request, if the server wants that.
-    pub(crate) sign: Option<Arc<dyn Sign>>,
-}
-
-/// Signs requests.
-#[async_trait]
-pub trait Sign: Send + Sync + 'static {
-    /// Adds its signature to a request that is otherwise complete.
-    ///
-    /// # Errors
-    /// If the request cannot be signed, because there are no credentials for example.
-    async fn sign(&self, request: &mut reqwest::Request) -> Result<(), Failure>;
 }
 
 /// An answer of a server.
 #[derive(Debug)]
-pub struct Answer {
-    /// Its status.
-    pub status: StatusCode,
-    /// Its headers.
-    pub headers: HeaderMap,
-    /// Its body, or the beginning of it.
-    pub body: Vec<u8>,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
     /// False if the connection ended before the body, or if the body is too long.
-    pub is_whole: bool,
+    pub(crate) is_whole: bool,
     /// The headers that only the request of this answer had.
-    pub own: HeaderMap,
+    pub(crate) own: HeaderMap,
 }
 
 impl Answer {
     /// Returns how long the server wants no further request, if it says so.
-    pub fn retry_after(&self) -> Option<Duration> {
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
         retry_after(&self.headers, Utc::now())
     }
 }
@@ -90,11 +73,13 @@ impl Request {
         self.send_with(HeaderMap::new(), url, body).await
     }
 
-    /// Sends a request with this body, and with headers of its own, to the URL or to another one.
-    ///
-    /// # Errors
-    /// If there is no answer.
-    pub async fn send_with(&self, own: HeaderMap, url: Option<Url>, body: Bytes) -> Result<Answer, Failure> {
+    /// Sends a request as `send` does, with headers of its own.
+    pub(crate) async fn send_with(
+        &self,
+        own: HeaderMap,
+        url: Option<Url>,
+        body: Bytes,
+    ) -> Result<Answer, Failure> {
         let failed = |error| Error::permanent("a body cannot be compressed").caused_by(error);
         let (body, encoding) = match self.compression {
             Compression::None => (body, None),
@@ -117,15 +102,10 @@ impl Request {
 
     /// Sends a request as `send_built` does, and returns its answer before the body has come.
     pub(crate) async fn open(&self, built: RequestBuilder) -> Result<Response, Failure> {
-        let built = built.headers(self.headers.clone());
-        let Some(sign) = &self.sign else { return self.open_bare(built).await };
-        let mut request = built.build().map_err(|error| self.failed(error))?;
-        sign.sign(&mut request).await?;
-        self.client.execute(request).await.map_err(|error| self.failed(error).into())
+        self.open_bare(built.headers(self.headers.clone())).await
     }
 
-    /// As `open`, without the headers and the signature of all requests: for another server, which must not
-    /// get credentials.
+    /// As `open`, without the headers of all requests: for another server, which must not get credentials.
     pub(crate) async fn open_bare(&self, built: RequestBuilder) -> Result<Response, Failure> {
         built.send().await.map_err(|error| self.failed(error).into())
     }
@@ -148,7 +128,7 @@ impl Request {
     }
 
     /// Returns the fate of all messages of a request by the status of the answer alone.
-    pub fn by_status(&self, answer: &Answer) -> Verdict {
+    pub(crate) fn by_status(&self, answer: &Answer) -> Verdict {
         match answer.status {
             status if status.is_success() => Verdict::Delivered,
             status if is_for_now(status) => Verdict::Again(self.failure(answer)),
@@ -157,7 +137,7 @@ impl Request {
     }
 
     /// Returns the failure of an answer after which the request is sent again.
-    pub fn failure(&self, answer: &Answer) -> Failure {
+    pub(crate) fn failure(&self, answer: &Answer) -> Failure {
         let text = self.text(answer);
         let failure = match answer.status {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
@@ -169,19 +149,19 @@ impl Request {
     }
 
     /// Returns what the server answered, for messages.
-    pub fn text(&self, answer: &Answer) -> String {
+    pub(crate) fn text(&self, answer: &Answer) -> String {
         let shown = self.shown(&answer.body);
         let colon = if shown.is_empty() { "" } else { ": " };
         format!("{} answered {}{colon}{shown}", self.server(), answer.status)
     }
 
     /// Returns the server, for messages.
-    pub fn server(&self) -> String {
+    pub(crate) fn server(&self) -> String {
         format!("`{}`", without_secrets(self.url.as_str()))
     }
 
     /// Returns the beginning of an answer, or of a part of it, without secrets.
-    pub fn shown(&self, answer: &[u8]) -> String {
+    pub(crate) fn shown(&self, answer: &[u8]) -> String {
         let mut text = String::from_utf8_lossy(answer).trim().to_owned();
         for secret in &self.secrets {
             text = hidden(&text, secret);
@@ -245,10 +225,15 @@ fn zstd(body: &[u8]) -> std::io::Result<Bytes> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::fuzzing::answered;
+    use std::collections::BTreeMap;
+    use std::sync::OnceLock;
+
     use chrono::TimeZone;
     use reqwest::header::HeaderValue;
+
+    use super::*;
+    use crate::requests::Endpoint;
+    use crate::tls::TlsClient;
 
     #[test]
     fn a_short_secret_is_hidden_where_it_is_a_word() {
@@ -269,7 +254,12 @@ mod tests {
     fn a_secret_is_not_shown_in_part() {
         let secret = "7Hq-a-token-of-a-session-that-a-server-repeats";
         thalweg_redact::keep_credential(secret);
-        let (request, _) = answered(200, &HeaderMap::new(), b"").unwrap();
+        static CLIENT: OnceLock<Client> = OnceLock::new();
+        let (none, tls) = (BTreeMap::new(), TlsClient::default());
+        let (url, timeout) = ("http://127.0.0.1:1", Duration::from_secs(1));
+        let endpoint = Endpoint { url, headers: &none, auth: None, timeout, tls: &tls };
+        let request = endpoint.request(Method::POST, HeaderMap::new(), Compression::None, 1 << 20, &CLIENT);
+        let request = request.unwrap();
         let start = "x ".repeat(SHOWN / 2 - 5);
         assert_eq!(request.shown(format!("{start}{secret} y").as_bytes()), format!("{start}…"));
     }

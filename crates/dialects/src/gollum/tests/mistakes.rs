@@ -22,7 +22,7 @@ In:
     - format.MetadataCopy
     - consumer.Console
 Broker:
-  Type: producer.Scribe
+  Type: producer.Kinesis
   Streams: s
 Out:
   Type: producer.File

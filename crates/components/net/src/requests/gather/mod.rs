@@ -37,7 +37,7 @@ use division::{Division, Fates};
 
 /// The system that requests are sent to.
 #[async_trait]
-pub trait Service: Send + Sync + 'static {
+pub(crate) trait Service: Send + Sync + 'static {
     /// Returns the body with these messages.
     fn body(&self, parts: &Parts) -> Bytes {
         Bytes::copy_from_slice(parts.bytes())
@@ -60,16 +60,6 @@ pub trait Service: Send + Sync + 'static {
         true
     }
 
-    /// Prepares the server for these messages: creates what they are to be written into, for example. Called
-    /// before each request.
-    ///
-    /// # Errors
-    /// If that fails for now. The messages are sent again.
-    async fn prepare(&self, request: &Request, parts: &Parts) -> Result<(), Failure> {
-        let _ = (request, parts);
-        Ok(())
-    }
-
     /// Returns what the answer says about these messages.
     fn read(&self, request: &Request, answer: &Answer, parts: &Parts) -> Reading;
 
@@ -83,16 +73,16 @@ pub trait Service: Send + Sync + 'static {
 
 /// The mark of an accepted request, by which the server confirms it later.
 #[derive(Debug, Clone)]
-pub struct Receipt {
+pub(crate) struct Receipt {
     /// The headers that only the accepted request had.
-    pub own: HeaderMap,
+    pub(crate) own: HeaderMap,
     /// The number that the server gave to it.
-    pub number: u64,
+    pub(crate) number: u64,
 }
 
 /// The meaning of an answer for the messages of a request.
 #[derive(Debug)]
-pub enum Reading {
+pub(crate) enum Reading {
     /// The server has all of them.
     Accepted,
     /// The server has all of them, and will confirm by this receipt that they are safe.
@@ -103,12 +93,7 @@ pub enum Reading {
     /// matter if it receives the others twice.
     Refused(String),
     /// As `Refused`, and the answer says by a number, from 0 or from 1, which message it is.
-    RefusedAt {
-        /// The number.
-        number: usize,
-        /// The server's reason.
-        reason: String,
-    },
+    RefusedAt { number: usize, reason: String },
     /// They should be sent again.
     Again(Failure),
 }
@@ -259,9 +244,6 @@ impl Gather {
     /// Sends one request. Returns whether it was too large, and its answer.
     async fn ask(&self, parts: &Parts) -> (bool, Reading) {
         let count = parts.len();
-        if let Err(failure) = self.service.prepare(&self.request, parts).await {
-            return (false, Reading::Again(failure));
-        }
         let url = self.service.url(&self.request.url, parts);
         let (own, body) = (self.service.headers(), self.service.body(parts));
         let answer = match self.request.send_with(own, url, body).await {
