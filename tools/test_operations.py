@@ -122,7 +122,7 @@ class Kubernetes(unittest.TestCase):
 
     def test_probes_ask_for_paths_that_are_served(self):
         source = (ROOT / "crates/frontend/src/api/routes.rs").read_text()
-        served = set(re.findall(r'\bread\("(/[^"]*)", ', source))
+        served = set(re.findall(r'\bread\(\s*"(/[^"]*)",\s', source))
         self.assertLessEqual({"/", "/metrics", "/health", "/ready"}, served)
         container = self.container()
         names = {port["name"] for port in container["ports"]}
