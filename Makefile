@@ -106,7 +106,7 @@ test: generated
 	wait $$tools; installed=$$?; cat "$$THALWEG_TOOLS/log"; \
 	[ $$built -eq 0 ] && [ $$installed -eq 0 ]
 	@# Most tests wait for something.
-	RUST_TEST_THREADS=3 $(CARGO) test --release --locked --workspace
+	RUST_TEST_THREADS=3 $(CARGO) test --release --locked --workspace --no-fail-fast
 	@$(submake) --no-print-directory python
 	$(python)/bin/python tools/pages.py $(target)/release/thalweg
 	$(python)/bin/python tools/pictures.py $(target)/release/thalweg --check

@@ -61,7 +61,7 @@ fn a_followed_file_with_few_lines_is_paused_and_read_on_after_it() {
     let path = folder.path();
     let text = format!(
         "sources: {{ {}, {} }}\npipelines: {{ main: {{ from: [a, b], to: out }} }}\n\
-         sinks: {{ out: {{ file: {{ path: {} }} }} }}\n",
+         sinks: {{ out: {{ file: {{ path: {}, atomic: false }} }} }}\n",
         followed(path, "a"),
         followed(path, "b"),
         path.join("out").display()
