@@ -56,6 +56,17 @@ impl Traffic {
         }
     }
 
+    /// Counts an item that a stage produced of nothing, unless sources are held back.
+    pub fn try_enter(self: &Arc<Self>) -> Option<Pass> {
+        let pass = self.pass();
+        (!self.is_held()).then_some(pass)
+    }
+
+    /// True while sources are held back.
+    pub fn is_held(&self) -> bool {
+        self.is_held.load(SeqCst)
+    }
+
     /// Holds the sources back and waits until nothing moves.
     pub async fn hold(&self) -> Hold<'_> {
         self.is_held.store(true, SeqCst);
@@ -120,6 +131,7 @@ mod tests {
             }
         });
         tokio::task::yield_now().await;
+        assert!(traffic.is_held() && traffic.try_enter().is_none());
         let entered = tokio::spawn({
             let traffic = traffic.clone();
             async move { drop(traffic.enter().await) }
@@ -134,6 +146,7 @@ mod tests {
         drop(made);
         held.await.unwrap();
         entered.await.unwrap();
+        assert!(traffic.try_enter().is_some());
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -81,6 +81,14 @@ impl Step {
         }
     }
 
+    /// True if it sends messages at times of its own.
+    pub fn ticks(&self) -> bool {
+        match self {
+            Step::Messages(config) => config.is_sequential() && config.ticks(),
+            Step::Waits(_) | Step::Files(_) | Step::FileReader(_) | Step::Marker => false,
+        }
+    }
+
     /// The number of messages that it lets pass in a second, if others wait.
     pub fn rate(&self) -> Option<f64> {
         match self {

@@ -1,5 +1,7 @@
 //! Transforms of messages.
 
+use std::time::Instant;
+
 use serde_json::Value;
 use thalweg_record::Batch;
 
@@ -31,6 +33,31 @@ pub trait Transform: Send {
     /// # Errors
     /// As [`apply`](Self::apply).
     fn finish(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        let _ = out;
+        Ok(())
+    }
+
+    /// Called in place of [`finish`](Self::finish) if the run was asked to stop before all input was read. A
+    /// transform whose [state](Self::state) has what it holds leaves it to the next run.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply).
+    fn stop(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        self.finish(out)
+    }
+
+    /// Returns the time of the next [`tick`](Self::tick), if one is needed. Asked after each call, and only
+    /// of transforms that [tick](TransformConfig::ticks).
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Called when it is [due](Self::due), up to a tenth of a second late, and while no batch waits. Sends
+    /// what has waited for that time.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply).
+    fn tick(&mut self, out: &mut Outputs) -> Result<(), Error> {
         let _ = out;
         Ok(())
     }
@@ -123,6 +150,12 @@ pub trait TransformConfig: Send + Sync {
     /// True if the result for a batch depends on earlier batches. Such a transform runs in one worker and
     /// receives the batches in order; others run in one worker per core.
     fn is_sequential(&self) -> bool {
+        false
+    }
+
+    /// True if it sends messages at times of its own: see [`Transform::due`]. It must be
+    /// [sequential](Self::is_sequential).
+    fn ticks(&self) -> bool {
         false
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use thalweg_record::{Batch, Budget};
-use thalweg_runtime::{ConcurrencyLimit, HandOver, Sequencer, Ticket, Traffic, Worker};
+use thalweg_runtime::{ConcurrencyLimit, HandOver, Sequencer, Stop, Ticket, Traffic, Worker};
 
 use super::RunFailure;
 use super::channels::Exits;
@@ -43,6 +43,10 @@ pub(super) struct Operator {
     metrics: Arc<ComponentMetrics>,
     fields: FieldWatch,
     names_intrinsic: bool,
+    /// True if it sends messages at times of its own.
+    ticks: bool,
+    /// The next of these times.
+    due: Option<Instant>,
     out: Outputs,
     outputs: BTreeMap<Output, Arc<[Target]>>,
     ports: BTreeMap<Output, Arc<Port>>,
@@ -60,6 +64,8 @@ impl Operator {
             metrics,
             fields: FieldWatch::default(),
             names_intrinsic: false,
+            ticks: false,
+            due: None,
             out,
             outputs,
             ports: BTreeMap::new(),
@@ -76,7 +82,26 @@ impl Operator {
     pub(super) fn reading(mut self, config: &Step) -> Self {
         self.fields = FieldWatch::new(config.fields(), config.field_use());
         self.names_intrinsic = config.names_intrinsic();
+        self.ticks = config.ticks();
+        // A restored state may be due.
+        self.note_due();
         self
+    }
+
+    /// Notes when the transform is due. Cached, because a checkpoint may lock the transform.
+    fn note_due(&mut self) {
+        if self.ticks {
+            self.due = match &self.work {
+                Work::Calls(transform) => transform.due(),
+                Work::Kept(transform) => transform.lock().due(),
+                Work::Waits(_) => None,
+            };
+        }
+    }
+
+    /// True if the transform is due.
+    fn is_due(&self) -> bool {
+        self.due.is_some_and(|due| due <= Instant::now())
     }
 
     /// Calls the transform.
@@ -113,6 +138,8 @@ pub(super) struct SegmentWorker {
     pub(super) budget: Budget,
     /// The items that move in the group of the segment.
     pub(super) traffic: Arc<Traffic>,
+    /// The request to stop the run.
+    pub(super) stop: Stop,
 }
 
 impl Worker for SegmentWorker {
@@ -158,7 +185,38 @@ impl Worker for SegmentWorker {
         done
     }
 
+    /// While a checkpoint holds the sources back, nothing new may move.
+    fn is_restless(&self) -> bool {
+        self.operators.iter().any(Operator::is_due) && !self.traffic.is_held()
+    }
+
+    async fn rest(&mut self) -> Result<(), RunFailure> {
+        self.room().await;
+        let Some(_pass) = self.traffic.try_enter() else { return Ok(()) };
+        let mut results = Results::default();
+        for at in 0..self.operators.len() {
+            let operator = &mut self.operators[at];
+            if !operator.is_due() {
+                continue;
+            }
+            let start = Instant::now();
+            let ticked = match &mut operator.work {
+                Work::Calls(transform) => transform.tick(&mut operator.out),
+                Work::Kept(transform) => transform.lock().tick(&mut operator.out),
+                Work::Waits(_) => Ok(()),
+            };
+            operator.metrics.add_busy(start);
+            ticked.map_err(|error| failed(&operator.metrics, error))?;
+            operator.note_due();
+            self.pass_on(at, &mut results)?;
+            self.resume(None, &mut results).await?;
+        }
+        self.deliver_all(&mut results);
+        Ok(())
+    }
+
     async fn finish(mut self) -> Result<(), RunFailure> {
+        let is_stopped = self.stop.was_heeded();
         // A checkpoint has either the messages that the transforms hold back, or those that they send now.
         let _pass = self.traffic.enter().await;
         let mut results = Results::default();
@@ -166,6 +224,8 @@ impl Worker for SegmentWorker {
             let operator = &mut self.operators[at];
             let start = Instant::now();
             let finished = match &mut operator.work {
+                Work::Calls(transform) if is_stopped => transform.stop(&mut operator.out),
+                Work::Kept(transform) if is_stopped => transform.lock().stop(&mut operator.out),
                 Work::Calls(transform) => transform.finish(&mut operator.out),
                 Work::Kept(transform) => transform.lock().finish(&mut operator.out),
                 Work::Waits(transform) => transform.finish(&mut operator.out).await,
@@ -241,6 +301,7 @@ impl SegmentWorker {
         };
         operator.metrics.add_busy(start);
         applied.map_err(|error| failed(&operator.metrics, error))?;
+        operator.note_due();
         self.pass_on(at, results)
     }
 
@@ -385,6 +446,7 @@ mod tests {
                 limit: None,
                 budget: Budget::new(1 << 20),
                 traffic: Arc::default(),
+                stop: Stop::default(),
             }
         };
         let (mut first, mut second) = (worker(), worker());
@@ -417,6 +479,7 @@ mod tests {
             limit: None,
             budget: Budget::new(1 << 20),
             traffic: Arc::default(),
+            stop: Stop::default(),
         };
         let (input, taken) = channel(usize::MAX);
         input.hand_over(testing::batch(["one"]), 1).map(HandOver::run).ok();
@@ -476,6 +539,7 @@ mod tests {
             limit: None,
             budget: Budget::new(1 << 20),
             traffic: Arc::default(),
+            stop: Stop::default(),
         };
         let start = tokio::time::Instant::now();
         let received = tokio::spawn(async move {
@@ -511,6 +575,7 @@ mod tests {
                 limit: Some(limit.clone()),
                 budget: Budget::new(1 << 20),
                 traffic: Arc::default(),
+                stop: Stop::default(),
             }
         };
         let (mut first, mut second) = (worker(), worker());
@@ -525,5 +590,97 @@ mod tests {
             batch.settle(Outcome::Delivered);
         }
         assert_eq!(came, ["a", "b", "c", "d"]);
+    }
+
+    /// Sends a message when it is due, until it has sent two, and another one at the end of the input.
+    struct Ticking(Instant, u32);
+
+    impl Transform for Ticking {
+        fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+            out.send(batch);
+            Ok(())
+        }
+
+        fn due(&self) -> Option<Instant> {
+            (self.1 < 2).then_some(self.0)
+        }
+
+        fn tick(&mut self, out: &mut Outputs) -> Result<(), Error> {
+            self.1 += 1;
+            out.send(testing::batch([format!("tick {}", self.1)]));
+            Ok(())
+        }
+
+        fn finish(&mut self, out: &mut Outputs) -> Result<(), Error> {
+            out.send(testing::batch(["end"]));
+            Ok(())
+        }
+
+        fn stop(&mut self, _: &mut Outputs) -> Result<(), Error> {
+            Ok(())
+        }
+    }
+
+    fn ticking(stop: Stop) -> (SegmentWorker, thalweg_runtime::Receiver<Batch>) {
+        let exit = Destination::Sink(0);
+        let (out, sink) = channel(usize::MAX);
+        let metrics = ComponentMetrics::new("ticking".into(), Role::Transform, "test");
+        let outputs = BTreeMap::from([(Output::Main, Arc::from([Target::Stage(exit)]))]);
+        let work = Work::Calls(Box::new(Ticking(Instant::now(), 0)));
+        let mut operator = Operator::new(work, metrics, outputs);
+        operator.ticks = true;
+        operator.note_due();
+        let worker = SegmentWorker {
+            operators: vec![operator],
+            exits: Exits(BTreeMap::from([(exit, out)])),
+            file_exits: Exits(BTreeMap::new()),
+            sequencer: None,
+            limit: None,
+            budget: Budget::new(1 << 20),
+            traffic: Arc::default(),
+            stop,
+        };
+        (worker, sink)
+    }
+
+    #[tokio::test]
+    async fn a_transform_that_is_due_sends_messages_although_none_comes_but_not_during_a_checkpoint() {
+        let (mut worker, sink) = ticking(Stop::default());
+        let traffic = worker.traffic.clone();
+        {
+            let _hold = traffic.hold().await;
+            assert!(!worker.is_restless());
+            worker.rest().await.unwrap();
+            assert!(traffic.is_still());
+        }
+        while worker.is_restless() {
+            worker.rest().await.unwrap();
+        }
+        worker.take(0, testing::batch(["a"])).await.unwrap();
+        assert!(!worker.is_restless());
+        worker.finish().await.unwrap();
+        assert_eq!(received(sink).await, ["tick 1", "tick 2", "a", "end"]);
+    }
+
+    #[tokio::test]
+    async fn a_run_that_was_asked_to_stop_is_no_end_of_the_input() {
+        let stop = Stop::default();
+        stop.request();
+        let (worker, sink) = ticking(stop.clone());
+        worker.finish().await.unwrap();
+        assert_eq!(received(sink).await, ["end"]);
+        stop.heed();
+        let (worker, sink) = ticking(stop);
+        worker.finish().await.unwrap();
+        assert_eq!(received(sink).await, [""; 0]);
+    }
+
+    async fn received(sink: thalweg_runtime::Receiver<Batch>) -> Vec<String> {
+        let mut came = Vec::new();
+        while let Some(Taken { item: batch, .. }) = sink.take().await {
+            came.extend(testing::payloads(&batch));
+            batch.settle(Outcome::Delivered);
+        }
+        came
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use thalweg_runtime::{Receiver, Sequencer, Stage, Worker};
@@ -17,6 +18,10 @@ use crate::run::segment::{self, SegmentWorker, Work};
 use crate::run::threads::{Placement, Task};
 use crate::source_output::{OpenFile, Route, Rows, SourceOutput, Upstream};
 use crate::{Context, Cost, Flow, Output, Role};
+
+/// How often transforms that send messages at times of their own are asked whether they are due, while no
+/// messages arrive.
+const TICK: Duration = Duration::from_millis(100);
 
 impl Wiring<'_> {
     pub(super) fn segments(&mut self) -> Result<(), RunFailure> {
@@ -56,7 +61,11 @@ impl Wiring<'_> {
         let placement = if blocks { Placement::Thread } else { Placement::Runtime };
         let Some(first) = segment.operators.first() else { return };
         let hand_overs = self.environment.metrics(&first.node.name).hand_overs.clone();
-        let mut stages = vec![Stage::new(workers, input, hand_overs)];
+        let mut stage = Stage::new(workers, input, hand_overs);
+        if segment.operators.iter().any(|operator| operator.node.config.ticks()) {
+            stage = stage.with_rests(TICK, Arc::default());
+        }
+        let mut stages = vec![stage];
         while stages.len() < segment.parallelism {
             stages.extend(stages.first().cloned());
         }
@@ -80,6 +89,7 @@ impl Wiring<'_> {
                 limit: limit.clone(),
                 budget: environment.handle.budget.clone(),
                 traffic: self.channels.traffic(group).clone(),
+                stop: environment.handle.stop.clone(),
             })
         };
         (0..segment.parallelism).map(worker).collect()
