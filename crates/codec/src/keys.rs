@@ -6,7 +6,7 @@
 use arrow_array::{Array, ArrayRef, BinaryViewArray, cast::AsArray};
 use arrow_schema::{DataType, Field};
 use thalweg_record::{Batch, PAYLOAD, PayloadWriter};
-use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128, xxh3_128_with_seed};
 
 use crate::columns::is_json_field;
 use crate::json;
@@ -82,6 +82,11 @@ pub fn present(column: BinaryViewArray) -> BinaryViewArray {
 
 /// The hash of NULL and of a missing column. No text is known to have this hash.
 const NULL: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c834;
+
+/// Returns a hash of bytes. It is the same in each run, so states may contain it.
+pub fn hash_bytes(bytes: &[u8]) -> u64 {
+    xxh3_64(bytes)
+}
 
 /// Computes the key of each message: a hash of the values of these columns. Replaces the contents of
 /// `hashes`.

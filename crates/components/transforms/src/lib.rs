@@ -30,6 +30,7 @@ mod text_parser;
 thalweg_engine::components! {
     transform add_id::AddId;
     transform add_sequence::AddSequence;
+    transform aggregate::Aggregate;
     transform cast::Cast;
     transform copy::Copy;
     transform decode_base64::DecodeBase64;

@@ -1,0 +1,289 @@
+//! Open windows in a checkpoint.
+//!
+//! The groups are in the journal, in blocks. A checkpoint names the entries that belong to it. An entry is
+//! never changed: a block that has changed is written to a new one, and the old one is deleted once no
+//! checkpoint needs it. So a checkpoint costs what has changed since the last one, and a kill between the
+//! entries and the checkpoint leaves the former one whole.
+//!
+//! Between two checkpoints, results may leave whose messages are in the former one. They stay in the state
+//! until they are delivered.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thalweg_engine::{Error, Journal};
+use thalweg_record::{Ack, Outcome, Settlement};
+
+use super::function::Kind;
+use super::timing::is_usable;
+use super::window::{BLOCK, Group, Window};
+
+/// The state for a later run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Saved {
+    /// The options that determine what groups have.
+    options: String,
+    /// The end of time: messages before it are late.
+    pub(super) watermark: i64,
+    /// The number of the next entry.
+    next: u64,
+    windows: Vec<SavedWindow>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct SavedWindow {
+    start: i64,
+    count: u64,
+    /// The entries of its blocks.
+    entries: Vec<u64>,
+}
+
+/// The results of a window that the last checkpoint has.
+struct Leaving {
+    start: i64,
+    /// One of the constants below.
+    fate: Arc<AtomicU8>,
+}
+
+/// The results are on their way.
+const OPEN: u8 = 0;
+/// They are delivered.
+const SAFE: u8 = 1;
+/// They are not, and no checkpoint may forget their messages.
+const FAILED: u8 = 2;
+
+/// Keeps open windows in the journal.
+pub(super) struct KeptWindows {
+    journal: Journal,
+    options: String,
+    /// The name of the transform.
+    place: Arc<str>,
+    next: u64,
+    /// What the last call of [`keep`](Self::keep) has put together.
+    last: Option<Saved>,
+    /// What was returned last as the state.
+    told: Option<Saved>,
+    leaving: Vec<Leaving>,
+    /// The entries that are out of date since the last checkpoint, and those that were before it.
+    finished: Vec<u64>,
+    old: Vec<u64>,
+    /// True once entries that belong to no checkpoint are deleted.
+    is_clean: bool,
+}
+
+/// The beginning of the names of entries.
+fn prefix() -> String {
+    format!("{}groups/", Journal::UNFINISHED)
+}
+
+fn name(entry: u64) -> String {
+    format!("{}{entry:020}", prefix())
+}
+
+/// Refuses a state with open windows that this run cannot continue.
+pub(super) fn unneeded(saved: Value) -> Result<(), Error> {
+    let saved: Saved = serde_json::from_value(saved).map_err(crate::unusable_state)?;
+    match saved.windows.is_empty() {
+        true => Ok(()),
+        false => Err(Error::permanent(
+            "an earlier run left open windows, but a source of this configuration cannot read its messages again. Set \
+             the sources back until their input ends, or use another state folder",
+        )),
+    }
+}
+
+impl KeptWindows {
+    /// Keeps windows with groups of these options.
+    pub(super) fn new(journal: Journal, options: String, place: &str) -> Self {
+        Self {
+            journal,
+            options,
+            place: place.into(),
+            next: 0,
+            last: None,
+            told: None,
+            leaving: Vec::new(),
+            finished: Vec::new(),
+            old: Vec::new(),
+            is_clean: false,
+        }
+    }
+
+    /// An entry of the journal is out of date.
+    pub(super) fn replaced(&mut self, entry: Option<u64>) {
+        self.finished.extend(entry);
+    }
+
+    /// The results of a window leave, with this ack.
+    pub(super) fn leaves(&mut self, start: i64, window: &mut Window) {
+        let is_saved = self.last.iter().flat_map(|saved| &saved.windows).any(|saved| saved.start == start);
+        if !is_saved {
+            return;
+        }
+        let fate = Arc::new(AtomicU8::new(OPEN));
+        let told = fate.clone();
+        let ack = Ack::new(self.place.clone(), move |settlement: Settlement| {
+            told.store(if settlement.outcome.is_safe() { SAFE } else { FAILED }, Ordering::Release);
+        });
+        window.ack.merge(ack);
+        self.leaving.push(Leaving { start, fate });
+    }
+
+    /// Returns what the last checkpoint has of windows whose results are not delivered.
+    fn undelivered(&self) -> Vec<SavedWindow> {
+        let is_open = |start: i64| {
+            let mut leaving = self.leaving.iter();
+            leaving.any(|one| one.start == start && one.fate.load(Ordering::Acquire) != SAFE)
+        };
+        let saved = self.last.iter().flat_map(|saved| &saved.windows);
+        saved.filter(|window| is_open(window.start)).cloned().collect()
+    }
+
+    /// Puts windows into the journal, and settles their acks. `no_ack` makes acks of no messages.
+    pub(super) fn keep(
+        &mut self,
+        windows: &mut BTreeMap<i64, Window>,
+        watermark: i64,
+        no_ack: impl Fn() -> Ack,
+    ) -> Result<(), Error> {
+        if !std::mem::replace(&mut self.is_clean, true) {
+            // Of a run that was killed before its first checkpoint.
+            self.journal.forget(&prefix())?;
+        }
+        // Nothing moves, so results that are not delivered have failed. A later run sends them again.
+        let mut saved = self.undelivered();
+        let needed: HashSet<u64> = saved.iter().flat_map(|window| window.entries.iter().copied()).collect();
+        for entry in std::mem::take(&mut self.old) {
+            match needed.contains(&entry) {
+                true => self.old.push(entry),
+                false => self.journal.forget(&name(entry))?,
+            }
+        }
+        self.forget_delivered(&saved);
+        for (&start, window) in windows.iter_mut() {
+            for block in 0..window.blocks.len() {
+                if window.blocks[block].is_none() {
+                    let groups = serde_json::to_value(window.block(block)).map_err(|error| {
+                        Error::permanent(format!("the groups cannot be written to the state: {error}"))
+                    })?;
+                    self.journal.note(&name(self.next), &groups)?;
+                    window.blocks[block] = Some(self.next);
+                    self.next += 1;
+                }
+            }
+            let entries = window.blocks.iter().flatten().copied().collect();
+            saved.push(SavedWindow { start, count: window.count, entries });
+        }
+        self.old.append(&mut self.finished);
+        let options = self.options.clone();
+        self.last = Some(Saved { options, watermark, next: self.next, windows: saved });
+        for window in windows.values_mut() {
+            window.held = 0;
+            std::mem::replace(&mut window.ack, no_ack()).settle(Outcome::Delivered);
+        }
+        Ok(())
+    }
+
+    /// The entries of windows whose results are delivered are out of date.
+    fn forget_delivered(&mut self, kept: &[SavedWindow]) {
+        for one in std::mem::take(&mut self.leaving) {
+            if kept.iter().any(|window| window.start == one.start) {
+                self.leaving.push(one);
+                continue;
+            }
+            // Those of blocks that have changed since are there already.
+            let saved = self.last.iter().flat_map(|saved| &saved.windows);
+            let saved = saved.filter(|window| window.start == one.start);
+            self.finished.extend(saved.flat_map(|window| window.entries.iter().copied()));
+        }
+        self.finished.sort_unstable();
+        self.finished.dedup();
+    }
+
+    /// Returns the state, if it has changed since the last call.
+    pub(super) fn state(&mut self) -> Option<Value> {
+        let last = self.last.as_ref()?;
+        let undelivered = self.undelivered();
+        let is_left = |start: i64| self.leaving.iter().any(|one| one.start == start);
+        let mut windows: Vec<SavedWindow> =
+            last.windows.iter().filter(|window| !is_left(window.start)).cloned().collect();
+        windows.extend(undelivered);
+        let state = Saved { windows, ..last.clone() };
+        if self.told.as_ref() == Some(&state) {
+            return None;
+        }
+        let value = serde_json::to_value(&state).ok();
+        self.told = Some(state);
+        value
+    }
+
+    /// Reads the windows of a state.
+    pub(super) fn restore(
+        &mut self,
+        saved: Value,
+        keys: usize,
+        kinds: &[Kind],
+        no_ack: impl Fn() -> Ack,
+    ) -> Result<(BTreeMap<i64, Window>, i64), Error> {
+        let saved: Saved = serde_json::from_value(saved).map_err(crate::unusable_state)?;
+        if saved.options != self.options {
+            return Err(Error::permanent(format!(
+                "an earlier run left open windows of other options: `{}`. Set the options back until the input ends, or \
+                 use another state folder, with which all input is read from its beginning",
+                saved.options
+            )));
+        }
+        let is_possible = |time: i64| time == i64::MIN || is_usable(time);
+        let entries = || saved.windows.iter().flat_map(|window| &window.entries);
+        if !is_possible(saved.watermark)
+            || saved.windows.iter().any(|window| !is_usable(window.start))
+            || saved.next > u64::MAX / 2
+            || entries().any(|entry| *entry >= saved.next)
+        {
+            return Err(crate::unusable_state("a number is impossible"));
+        }
+        let mut windows = BTreeMap::new();
+        let mut needed = HashSet::new();
+        for kept in &saved.windows {
+            let window: &mut Window = windows.entry(kept.start).or_insert_with(|| Window::new(no_ack()));
+            if window.len() > 0 {
+                return Err(crate::unusable_state("a window is there twice"));
+            }
+            window.count = kept.count;
+            for &entry in &kept.entries {
+                needed.insert(name(entry));
+                for group in self.block(entry)? {
+                    let is_whole = group.is_valid(keys, kinds) && window.restore(group);
+                    if !is_whole {
+                        return Err(crate::unusable_state("a group does not fit the options"));
+                    }
+                }
+                window.blocks.push(Some(entry));
+            }
+            if window.blocks.len() != window.len().div_ceil(BLOCK) {
+                return Err(crate::unusable_state("groups are missing"));
+            }
+        }
+        for unneeded in self.journal.names(&prefix())?.into_iter().filter(|name| !needed.contains(name)) {
+            self.journal.forget(&unneeded)?;
+        }
+        self.is_clean = true;
+        self.next = saved.next;
+        let watermark = saved.watermark;
+        self.told = Some(saved.clone());
+        self.last = Some(saved);
+        Ok((windows, watermark))
+    }
+
+    /// Reads an entry.
+    fn block(&self, entry: u64) -> Result<Vec<Group>, Error> {
+        let found = self.journal.entries(&name(entry))?;
+        let Some((_, groups)) = found.into_iter().next() else {
+            return Err(crate::unusable_state(format!("the groups of entry {entry} are missing")));
+        };
+        serde_json::from_value(groups).map_err(crate::unusable_state)
+    }
+}

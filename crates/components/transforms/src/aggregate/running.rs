@@ -1,0 +1,513 @@
+//! The transform as it runs.
+//!
+//! Whose acks are settled when: with a state that has the open windows, at each checkpoint. Without one, when
+//! the results are delivered, unless a run starts over from the beginning of its input anyway: the acks of
+//! all batches of a long input would then be kept for nothing.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use arrow_array::BooleanArray;
+use serde_json::Value;
+use thalweg_codec::keys::hash_keys;
+use thalweg_engine::{Error, Outputs, Transform};
+use thalweg_expression::Evaluator;
+use thalweg_record::{Ack, Batch, Meta, Outcome};
+
+use super::OnLate;
+use super::function::Kind;
+use super::kept::{KeptWindows, unneeded};
+use super::timing::{Timing, is_usable};
+use super::value::{Column, View};
+use super::window::{Names, Rows, Window};
+use crate::kept::Kept;
+
+/// The longest text of a key, or of a value that is kept, in bytes.
+const LONGEST: usize = 16 << 10;
+/// The most batches whose acks wait for results. Then the results of the oldest window leave early.
+const MOST_HELD: usize = 1 << 16;
+
+/// When the acks of messages are settled.
+pub(super) enum Acks {
+    /// At a checkpoint, which has the windows.
+    Checkpoint(Box<KeptWindows>),
+    /// When the results are delivered.
+    Results,
+    /// At once: a run starts over.
+    AtOnce,
+}
+
+/// A function and what it is applied to.
+pub(super) struct Applied {
+    pub(super) kind: Kind,
+    pub(super) text: String,
+    pub(super) of: Option<Evaluator>,
+}
+
+pub(super) struct Aggregator {
+    pub(super) component: Arc<str>,
+    pub(super) by: Vec<String>,
+    /// The fields of the keys, and of the functions.
+    pub(super) key_names: Vec<String>,
+    pub(super) value_names: Vec<String>,
+    pub(super) keys: Vec<Evaluator>,
+    pub(super) functions: Vec<Applied>,
+    pub(super) kinds: Vec<Kind>,
+    /// True if the memory of a group may grow with its values.
+    pub(super) grows: bool,
+    pub(super) time: Option<(String, Evaluator)>,
+    pub(super) timing: Timing,
+    pub(super) idle_timeout: Option<Duration>,
+    pub(super) on_late: OnLate,
+    pub(super) max_groups: usize,
+    /// The most memory of groups, in bytes: of new ones, and of those that grow.
+    pub(super) most: usize,
+    pub(super) windows: BTreeMap<i64, Window>,
+    /// Messages before this time are late, in microseconds since 1970.
+    pub(super) watermark: i64,
+    /// The number of groups of all windows, and their memory.
+    pub(super) groups: usize,
+    pub(super) bytes: usize,
+    pub(super) memory: Kept,
+    pub(super) acks: Acks,
+    /// When the last message came.
+    pub(super) last: Instant,
+    pub(super) hashes: Vec<u128>,
+    /// Memory for hashes of values.
+    pub(super) scratch: Vec<u8>,
+    pub(super) now: fn() -> i64,
+}
+
+/// Returns the time in microseconds since 1970.
+pub(super) fn now() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// The values of a batch, and the messages that cannot be counted.
+struct Evaluation {
+    keys: Vec<Column>,
+    values: Vec<Option<Column>>,
+    /// The times of the messages, if windows are by event time.
+    times: Option<Column>,
+    failed: BTreeMap<u32, String>,
+}
+
+/// What becomes of the messages of a batch that are not counted.
+#[derive(Default)]
+struct Left {
+    failed: Vec<(u32, String)>,
+    late: Vec<bool>,
+    has_late: bool,
+}
+
+impl Aggregator {
+    fn no_ack(component: &Arc<str>) -> Ack {
+        let mut ack = Ack::noop();
+        ack.enter(component);
+        ack
+    }
+
+    /// Evaluates keys, times and values. Returns None if those of all messages are too large together.
+    fn evaluate(&mut self, batch: &Batch) -> Option<Evaluation> {
+        let mut failed = BTreeMap::new();
+        let mut held = 0;
+        let mut values = |evaluator: &mut Evaluator, what: &dyn Fn() -> String| {
+            let mut evaluated = evaluator.evaluate_beside(held, batch);
+            held = evaluated.held;
+            if evaluated.is_too_large && batch.rows() > 1 {
+                return None;
+            }
+            for (row, reason) in std::mem::take(&mut evaluated.failed) {
+                failed.entry(row).or_insert_with(|| format!("{} cannot be computed: {reason}", what()));
+            }
+            Some(Column::of(&evaluated))
+        };
+        let mut keys = Vec::with_capacity(self.keys.len());
+        for (evaluator, name) in self.keys.iter_mut().zip(&self.by) {
+            keys.push(values(evaluator, &|| format!("the key `{name}`"))?);
+        }
+        let times = match &mut self.time {
+            Some((name, evaluator)) => Some(values(evaluator, &|| format!("the time `{name}`"))?),
+            None => None,
+        };
+        let mut columns = Vec::with_capacity(self.functions.len());
+        for Applied { kind, text, of } in &mut self.functions {
+            columns.push(match of {
+                None => None,
+                Some(_) if *kind == Kind::CountIf => None,
+                Some(evaluator) => Some(values(evaluator, &|| format!("`{text}`"))?),
+            });
+        }
+        for (Applied { kind, text, of }, column) in self.functions.iter_mut().zip(&mut columns) {
+            if *kind == Kind::CountIf
+                && let Some(condition) = of
+            {
+                let condition = condition.condition(batch);
+                for (row, reason) in condition.failed {
+                    failed.entry(row).or_insert_with(|| format!("`{text}` cannot be computed: {reason}"));
+                }
+                let is_true = condition.values.iter().map(|value| value.filter(|value| *value));
+                *column = Some(Column::Bool(is_true.collect::<BooleanArray>()));
+            }
+        }
+        Some(Evaluation { keys, values: columns, times, failed })
+    }
+
+    /// Returns why a message cannot be counted, whatever is counted so far.
+    fn objection(&self, evaluation: &Evaluation, row: usize) -> Option<String> {
+        for (key, name) in evaluation.keys.iter().zip(&self.by) {
+            if key.view(row).heap() > LONGEST {
+                return Some(format!("the key `{name}` has more than {} KiB", LONGEST >> 10));
+            }
+        }
+        if let (Some(times), Some((name, _))) = (&evaluation.times, &self.time) {
+            match times.view(row) {
+                View::Time(time) if is_usable(time) => {}
+                View::Null => return Some(format!("the time `{name}` is missing")),
+                _ => return Some(format!("`{name}` is not a time: give it the type `timestamp`")),
+            }
+        }
+        for (applied, column) in self.functions.iter().zip(&evaluation.values) {
+            let Some(view) = column.as_ref().map(|column| column.view(row)).filter(|view| !view.is_null())
+            else {
+                continue;
+            };
+            let text = &applied.text;
+            match applied.kind {
+                Kind::Sum | Kind::Mean if view.number().is_none() => {
+                    return Some(format!("the value of `{text}` is not a number"));
+                }
+                Kind::Quantile(_) if !view.number().is_some_and(|number| number.as_float().is_finite()) => {
+                    return Some(format!("the value of `{text}` is not a finite number"));
+                }
+                Kind::Min | Kind::Max | Kind::First | Kind::Last if view.heap() > LONGEST => {
+                    return Some(format!("the value of `{text}` has more than {} KiB", LONGEST >> 10));
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// Finds the windows of a message that are not over.
+    fn windows_of(&mut self, evaluation: &Evaluation, row: usize, now: i64, starts: &mut Vec<i64>) {
+        starts.clear();
+        match self.timing {
+            Timing::Whole => starts.push(0),
+            Timing::Count(_) => starts.push(self.windows.keys().next().copied().unwrap_or(self.watermark)),
+            Timing::Arrival(spans) => starts.extend(spans.starts(now)),
+            Timing::Event(spans, delay) => {
+                let view = evaluation.times.as_ref().map_or(View::Null, |times| times.view(row));
+                if let View::Time(time) = view {
+                    self.watermark = self.watermark.max(time - delay);
+                    let watermark = self.watermark;
+                    starts.extend(spans.starts(time).filter(|start| start + spans.length > watermark));
+                }
+            }
+        }
+    }
+
+    /// Returns why there is no room for a message.
+    fn no_room(&self, starts: &[i64], hash: u128) -> Option<String> {
+        if self.groups + starts.len() <= self.max_groups && self.bytes <= self.most {
+            return None;
+        }
+        let has = |start: &i64| self.windows.get(start).is_some_and(|window| window.has(hash));
+        let new = starts.iter().filter(|start| !has(start)).count();
+        if new > 0 && self.groups + new > self.max_groups {
+            return Some(format!("there are {} groups already, as `max_groups` allows", self.groups));
+        }
+        if new > 0 && self.bytes > self.most {
+            return Some("the groups use an eighth of `memory` already".to_owned());
+        }
+        // Groups that are there may use as much again.
+        if self.bytes > self.most.saturating_mul(2) && self.grows {
+            return Some("the groups use a quarter of `memory` already".to_owned());
+        }
+        None
+    }
+
+    /// Counts the messages of a batch. Returns the batch if its values are too large together.
+    fn count(&mut self, batch: Batch, out: &mut Outputs) -> Result<Option<Batch>, Error> {
+        let Some(mut evaluation) = self.evaluate(&batch) else { return Ok(Some(batch)) };
+        let mut hashes = std::mem::take(&mut self.hashes);
+        if self.by.is_empty() {
+            hashes.clear();
+            hashes.resize(batch.rows(), 0);
+        } else {
+            hash_keys(&batch, &self.by, 0, &mut hashes);
+        }
+        let mut failed = std::mem::take(&mut evaluation.failed);
+        let (touched, left) = self.count_rows(&evaluation, &hashes, batch.rows(), &mut failed);
+        self.hashes = hashes;
+        let rest = self.send_left(batch, left, out)?;
+        let Some(mut counted) = rest else { return Ok(None) };
+        let ack = counted.take_ack();
+        match self.acks {
+            Acks::AtOnce => ack.settle(Outcome::Delivered),
+            Acks::Checkpoint(_) | Acks::Results => {
+                for start in touched {
+                    if let Some(window) = self.windows.get_mut(&start) {
+                        window.ack.merge(ack.split());
+                        window.held += 1;
+                    }
+                }
+                // All windows have parts of it; the rest covers none.
+                ack.settle(Outcome::Filtered);
+            }
+        }
+        self.memory.set(self.bytes);
+        Ok(None)
+    }
+
+    /// Counts messages. Returns the starts of their windows, and the messages that are not counted.
+    fn count_rows(
+        &mut self,
+        evaluation: &Evaluation,
+        hashes: &[u128],
+        count: usize,
+        failed: &mut BTreeMap<u32, String>,
+    ) -> (BTreeSet<i64>, Left) {
+        let mut left = Left { late: vec![false; count], ..Left::default() };
+        let mut touched = BTreeSet::new();
+        let mut starts = Vec::new();
+        let now = (self.now)();
+        let kinds = std::mem::take(&mut self.kinds);
+        let rows = Rows { hashes, keys: &evaluation.keys, kinds: &kinds, values: &evaluation.values };
+        for (row, hash) in hashes.iter().enumerate() {
+            let number = row as u32;
+            let objection = failed.remove(&number).or_else(|| self.objection(evaluation, row));
+            if let Some(reason) = objection {
+                left.failed.push((number, reason));
+                continue;
+            }
+            self.windows_of(evaluation, row, now, &mut starts);
+            if starts.is_empty() {
+                if let Some(late) = left.late.get_mut(row) {
+                    *late = true;
+                }
+                left.has_late = true;
+                continue;
+            }
+            if let Some(reason) = self.no_room(&starts, *hash) {
+                left.failed.push((number, reason));
+                continue;
+            }
+            for &start in &starts {
+                let component = &self.component;
+                let window =
+                    self.windows.entry(start).or_insert_with(|| Window::new(Self::no_ack(component)));
+                let groups = window.len();
+                let (grown, replaced) = window.add(&rows, row, &mut self.scratch);
+                self.groups += window.len() - groups;
+                self.bytes += grown;
+                if let Acks::Checkpoint(kept) = &mut self.acks {
+                    kept.replaced(replaced);
+                }
+                touched.insert(start);
+            }
+        }
+        self.kinds = kinds;
+        (touched, left)
+    }
+
+    /// Sends the messages that are not counted. Returns the others.
+    fn send_left(&self, whole: Batch, left: Left, out: &mut Outputs) -> Result<Option<Batch>, Error> {
+        if !left.has_late {
+            return Ok(out.reject(whole, left.failed)?);
+        }
+        if self.on_late == OnLate::Error {
+            let mut failed = left.failed;
+            let late = left.late.iter().enumerate().filter(|(_, late)| **late);
+            failed.extend(late.map(|(row, _)| (row as u32, LATE.to_owned())));
+            failed.sort_unstable_by_key(|(row, _)| *row);
+            return Ok(out.reject(whole, failed)?);
+        }
+        let is_late = BooleanArray::from(left.late.clone());
+        let (late, rest) = whole.partition(&is_late)?;
+        if let Some(late) = late {
+            match self.on_late {
+                OnLate::Route => out.send_to(0, late),
+                OnLate::Drop | OnLate::Error => late.settle(Outcome::Filtered),
+            }
+        }
+        let Some(rest) = rest else { return Ok(None) };
+        // The rows of the rest have other numbers.
+        let mut before = 0;
+        let mut late = left.late.iter();
+        let mut at = 0;
+        let failed = left.failed.into_iter().map(|(row, reason)| {
+            while at < row {
+                before += u32::from(late.next().copied().unwrap_or_default());
+                at += 1;
+            }
+            (row - before, reason)
+        });
+        let failed = failed.collect();
+        Ok(out.reject(rest, failed)?)
+    }
+
+    /// Sends the results of a window.
+    fn send(&mut self, start: i64, out: &mut Outputs) -> Result<(), Error> {
+        let Some(mut window) = self.windows.remove(&start) else { return Ok(()) };
+        if let Acks::Checkpoint(kept) = &mut self.acks {
+            kept.leaves(start, &mut window);
+        }
+        self.groups -= window.len();
+        self.bytes = self.bytes.saturating_sub(window.bytes());
+        let meta =
+            Meta { source: self.component.clone(), path: None, sequence: None, time_us: now(), number: 0 };
+        let names = Names { by: &self.key_names, values: &self.value_names };
+        let times = self.timing.spans().map(|spans| (start, start + spans.length));
+        for batch in window.results(&names, &self.kinds, times, &Arc::new(meta))? {
+            out.send(batch);
+        }
+        if self.windows.is_empty() {
+            self.bytes = 0;
+        }
+        self.memory.set(self.bytes);
+        Ok(())
+    }
+
+    /// Sends the results of windows that are over at a time, in their order.
+    fn send_over(&mut self, time: i64, out: &mut Outputs) -> Result<(), Error> {
+        let Some(spans) = self.timing.spans() else { return Ok(()) };
+        while let Some(&start) = self.windows.keys().next()
+            && start + spans.length <= time
+        {
+            self.send(start, out)?;
+        }
+        Ok(())
+    }
+
+    fn send_all(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        while let Some(&start) = self.windows.keys().next() {
+            if let Some(spans) = self.timing.spans() {
+                // A message of this window that comes later is late.
+                self.watermark = self.watermark.max(start + spans.length);
+            }
+            self.send(start, out)?;
+        }
+        Ok(())
+    }
+
+    /// Sends what is over after a batch.
+    fn send_due(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        match self.timing {
+            Timing::Event(..) => self.send_over(self.watermark, out)?,
+            Timing::Arrival(_) => self.send_over((self.now)(), out)?,
+            Timing::Count(most) => {
+                let window = self.windows.iter().next();
+                if let Some((&start, _)) = window.filter(|(_, window)| window.count >= most) {
+                    // The number of the next window.
+                    self.watermark = start + 1;
+                    self.send(start, out)?;
+                }
+            }
+            Timing::Whole => {}
+        }
+        if matches!(self.acks, Acks::Results) {
+            let held: usize = self.windows.values().map(|window| window.held).sum();
+            if held > MOST_HELD
+                && let Some(&start) = self.windows.keys().next()
+            {
+                self.send(start, out)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The reason why late messages are rejected.
+const LATE: &str = "late: the results of its window have left already";
+
+impl Transform for Aggregator {
+    fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+        self.last = Instant::now();
+        if let Timing::Arrival(_) = self.timing {
+            self.send_due(out)?;
+        }
+        let mut waiting = VecDeque::from([batch]);
+        while let Some(mut batch) = waiting.pop_front() {
+            if let Timing::Count(most) = self.timing {
+                let counted = self.windows.values().next().map_or(0, |window| window.count);
+                let room = usize::try_from(most - counted.min(most)).unwrap_or(usize::MAX).max(1);
+                if batch.rows() > room {
+                    let (first, rest) = batch.split_at(room);
+                    batch = first;
+                    rest.into_iter().for_each(|rest| waiting.push_front(rest));
+                }
+            }
+            if let Some(batch) = self.count(batch, out)? {
+                let half = batch.rows() / 2;
+                let (first, rest) = batch.split_at(half);
+                rest.into_iter().for_each(|rest| waiting.push_front(rest));
+                waiting.push_front(first);
+                continue;
+            }
+            self.send_due(out)?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        self.send_all(out)
+    }
+
+    /// Windows that the state has stay open for the next run.
+    fn stop(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        match self.acks {
+            Acks::Checkpoint(_) => Ok(()),
+            Acks::Results | Acks::AtOnce => self.send_all(out),
+        }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        let start = *self.windows.keys().next()?;
+        match self.timing {
+            Timing::Arrival(spans) => {
+                let left = (start + spans.length - (self.now)()).max(0);
+                Some(Instant::now() + Duration::from_micros(left.unsigned_abs()))
+            }
+            Timing::Event(..) => Some(self.last + self.idle_timeout?),
+            Timing::Whole | Timing::Count(_) => None,
+        }
+    }
+
+    fn tick(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        match self.timing {
+            Timing::Event(..) => self.send_all(out),
+            _ => self.send_due(out),
+        }
+    }
+
+    fn pre_commit(&mut self) -> Result<(), Error> {
+        let component = self.component.clone();
+        match &mut self.acks {
+            Acks::Checkpoint(kept) => {
+                kept.keep(&mut self.windows, self.watermark, || Self::no_ack(&component))
+            }
+            Acks::Results | Acks::AtOnce => Ok(()),
+        }
+    }
+
+    fn state(&mut self) -> Option<Value> {
+        match &mut self.acks {
+            Acks::Checkpoint(kept) => kept.state(),
+            Acks::Results | Acks::AtOnce => None,
+        }
+    }
+
+    fn restore(&mut self, saved: Value) -> Result<(), Error> {
+        let component = self.component.clone();
+        let Acks::Checkpoint(kept) = &mut self.acks else { return unneeded(saved) };
+        let no_ack = || Self::no_ack(&component);
+        (self.windows, self.watermark) = kept.restore(saved, self.by.len(), &self.kinds, no_ack)?;
+        self.groups = self.windows.values().map(Window::len).sum();
+        self.bytes = self.windows.values().map(Window::bytes).sum();
+        self.memory.set(self.bytes);
+        Ok(())
+    }
+}

@@ -1,0 +1,544 @@
+use super::*;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, TimestampMicrosecondType};
+use arrow_array::{Array, ArrayRef, Int64Array, StringViewArray, TimestampMicrosecondArray};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use thalweg_engine::{Journal, Output, Outputs, Store, testing};
+use thalweg_record::{Ack, Batch, Budget, Outcome, Settlement};
+
+use crate::testing::with_text;
+
+/// A message: its time in seconds, its key and its number.
+type Message = (i64, Option<&'static str>, Option<i64>);
+
+fn batch(messages: &[Message]) -> Batch {
+    let times =
+        TimestampMicrosecondArray::from_iter_values(messages.iter().map(|(time, ..)| time * 1_000_000));
+    let keys: StringViewArray = messages.iter().map(|(_, key, _)| *key).collect();
+    let numbers: Int64Array = messages.iter().map(|(.., number)| *number).collect();
+    testing::batch(messages.iter().map(|(time, ..)| time.to_string()))
+        .set_fields([
+            (FieldType::Timestamp.field("t"), Arc::new(times.with_timezone("UTC")) as ArrayRef),
+            (FieldType::Text.field("k"), Arc::new(keys) as ArrayRef),
+            (FieldType::Int.field("n"), Arc::new(numbers) as ArrayRef),
+        ])
+        .unwrap()
+}
+
+/// A result: the start of its window in seconds, its key, its count and its sum.
+type Found = (i64, Option<String>, i64, Option<i64>);
+
+fn results(batch: &Batch) -> Vec<Found> {
+    let column = |name: &str| batch.fields().column_by_name(name).unwrap().clone();
+    let (starts, keys) = (batch.fields().column_by_name(START).cloned(), column("k"));
+    let (counts, sums) = (column("count"), column("sum"));
+    let start = |row: usize| {
+        starts
+            .as_ref()
+            .map_or(0, |column| column.as_primitive::<TimestampMicrosecondType>().value(row) / 1_000_000)
+    };
+    let key = |row: usize| {
+        let keys = keys.as_string_view();
+        keys.is_valid(row).then(|| keys.value(row).to_owned())
+    };
+    let sum = |row: usize| {
+        let sums = sums.as_primitive::<Int64Type>();
+        sums.is_valid(row).then(|| sums.value(row))
+    };
+    let count = |row: usize| counts.as_primitive::<Int64Type>().value(row);
+    (0..batch.rows()).map(|row| (start(row), key(row), count(row), sum(row))).collect()
+}
+
+const VALUES: &str = "by: k, values: { count: count(*), sum: sum(n) }";
+
+/// Counts as the documentation says, one message after the other. Returns the results and the late messages.
+fn model(messages: &[Message], windows: Option<(i64, i64, i64)>) -> (Vec<Found>, Vec<String>) {
+    let mut open: BTreeMap<i64, Vec<Found>> = BTreeMap::new();
+    let (mut watermark, mut late) = (i64::MIN, Vec::new());
+    for (time, key, number) in messages {
+        let mut is_late = true;
+        let starts: Vec<i64> = match windows {
+            None => vec![0],
+            Some((every, length, delay)) => {
+                watermark = watermark.max(time - delay);
+                let starts = (-300..300).map(|number| number * every);
+                starts
+                    .filter(|start| start <= time && *time < start + length && start + length > watermark)
+                    .collect()
+            }
+        };
+        for start in starts {
+            is_late = false;
+            let groups = open.entry(start).or_default();
+            let found = groups.iter().position(|(_, known, ..)| known.as_deref() == *key);
+            let place = found.unwrap_or_else(|| {
+                groups.push((start, key.map(str::to_owned), 0, None));
+                groups.len() - 1
+            });
+            groups[place].2 += 1;
+            if let Some(number) = number {
+                groups[place].3 = Some(groups[place].3.unwrap_or_default() + number);
+            }
+        }
+        if is_late {
+            late.push(time.to_string());
+        }
+    }
+    (open.into_values().flatten().collect(), late)
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    let keys = prop::sample::select(vec![None, Some("a"), Some("b"), Some("c"), Some("")]);
+    (0..100_i64, keys, prop::option::of(-5..5_i64))
+}
+
+/// Messages whose times grow, but for some that are late.
+fn messages() -> impl Strategy<Value = Vec<Message>> {
+    prop::collection::vec(message(), 0..60).prop_map(|mut messages| {
+        for (place, (time, ..)) in messages.iter_mut().enumerate() {
+            *time = *time / 4 + place as i64;
+        }
+        messages
+    })
+}
+
+proptest! {
+    #[test]
+    fn windows_are_those_of_a_model_however_messages_are_divided_into_batches(
+        messages in messages(),
+        size in 1..20_usize,
+        (every, times, delay) in (1..20_i64, 1..4_i64, 0..10_i64),
+    ) {
+        let length = every * times - (times - 1) / 2;
+        let yaml = format!(
+            "{{ {VALUES}, every: {every}s, window_interval: {length}s, time: t, max_delay: {delay}s, on_late: route }}"
+        );
+        let given = testing::apply::<Aggregate>(&yaml, messages.chunks(size).map(batch));
+        let found: Vec<Found> = given.outputs.get(&Output::Main).into_iter().flatten().flat_map(results).collect();
+        let (expected, late) = model(&messages, Some((every, length, delay)));
+        prop_assert_eq!(found, expected);
+        prop_assert_eq!(given.payloads(Output::Named(0)), late.clone());
+        let given = testing::apply::<Aggregate>(&yaml.replace("route", "error"), messages.chunks(size).map(batch));
+        let errors: Vec<String> = given.errors().into_iter().map(|(payload, _)| payload).collect();
+        prop_assert_eq!(errors, late);
+    }
+
+    #[test]
+    fn without_windows_all_messages_are_one(messages in messages(), size in 1..20_usize) {
+        let given = testing::apply::<Aggregate>(&format!("{{ {VALUES} }}"), messages.chunks(size).map(batch));
+        let found: Vec<Found> = given.outputs.get(&Output::Main).into_iter().flatten().flat_map(results).collect();
+        prop_assert_eq!(found, model(&messages, None).0);
+    }
+
+    #[test]
+    fn windows_of_a_number_of_messages_have_that_number(
+        messages in messages(),
+        size in 1..20_usize,
+        most in 1..30_usize,
+    ) {
+        let yaml = format!("{{ {VALUES}, max_count: {most} }}");
+        let given = testing::apply::<Aggregate>(&yaml, messages.chunks(size).map(batch));
+        let found: Vec<Found> = given.outputs.get(&Output::Main).into_iter().flatten().flat_map(results).collect();
+        let expected: Vec<Found> = messages.chunks(most).flat_map(|part| model(part, None).0).collect();
+        prop_assert_eq!(found, expected);
+    }
+}
+
+/// A run that is killed: the number of batches between checkpoints, and the number of all batches.
+type Killed = (usize, usize);
+
+/// Passes batches to runs with one state, of which the last one ends. What left after the last checkpoint of
+/// a killed run is gone, as in a sink that cuts it off.
+fn killed(yaml: &str, batches: &[&[Message]], kills: &[Killed]) -> Vec<Found> {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(Store::open(folder.path()).unwrap());
+    let journal = Some(Journal::new(store, "test"));
+    let context = Context { resumes: true, resends: true, journal, ..testing::context() };
+    let (mut found, mut saved, mut covered, mut left) = (Vec::new(), None, 0, 0);
+    for &(between, length) in kills.iter().chain([&(2, usize::MAX)]) {
+        let (settled, begun) = (Arc::new(AtomicUsize::new(0)), covered);
+        found.truncate(left);
+        let mut transform = testing::options::<Aggregate>(yaml).build(&context).unwrap();
+        saved.iter().for_each(|saved: &Value| transform.restore(saved.clone()).unwrap());
+        let mut out = Outputs::new("test".into());
+        let deliver = |out: &mut Outputs, found: &mut Vec<Found>| {
+            for (output, batch) in out.take() {
+                if output == Output::Main {
+                    found.extend(results(&batch));
+                }
+                batch.settle(Outcome::Delivered);
+            }
+        };
+        for (number, messages) in batches.iter().enumerate().skip(begun).take(length) {
+            let (mut batch, count) = (batch(messages), settled.clone());
+            batch.ack_mut().merge(Ack::new("test".into(), move |settlement: Settlement| {
+                count.fetch_add(usize::from(settlement.outcome.is_safe()), Ordering::Relaxed);
+            }));
+            transform.apply(batch, &mut out).unwrap();
+            deliver(&mut out, &mut found);
+            if number % (between + 1) == 0 {
+                transform.pre_commit().unwrap();
+                saved = transform.state().or(saved);
+                assert_eq!(transform.state(), None, "nothing has changed since");
+                (covered, left) = (number + 1, found.len());
+                assert_eq!(settled.load(Ordering::Relaxed), covered - begun);
+            }
+        }
+        if length == usize::MAX {
+            transform.finish(&mut out).unwrap();
+            deliver(&mut out, &mut found);
+            transform.pre_commit().unwrap();
+            transform.pre_commit().unwrap();
+            let entries = context.journal.as_ref().unwrap().names("").unwrap();
+            assert_eq!(entries, Vec::<String>::new(), "notes that no state needs");
+        }
+    }
+    found
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn runs_that_are_killed_count_each_message_once(
+        messages in messages(),
+        size in 1..8_usize,
+        kills in prop::collection::vec((0..4_usize, 0..8_usize), 0..4),
+        windows in prop::option::of((1..20_i64, 0..10_i64)),
+    ) {
+        let batches: Vec<&[Message]> = messages.chunks(size).collect();
+        let (yaml, windows) = match windows {
+            Some((every, delay)) => (
+                format!("{{ {VALUES}, every: {every}s, time: t, max_delay: {delay}s, on_late: drop }}"),
+                Some((every, every, delay)),
+            ),
+            None => (format!("{{ {VALUES} }}"), None),
+        };
+        prop_assert_eq!(killed(&yaml, &batches, &kills), model(&messages, windows).0);
+    }
+
+    /// A state is trusted, but one that is damaged must not end the program.
+    #[test]
+    fn a_damaged_state_is_refused(at in any::<prop::sample::Index>(), with in "[0-9a-z\"{}\\[\\],]{0,3}", length in 0..9_usize) {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test");
+        let context = Context { resumes: true, resends: true, journal: Some(journal.clone()), ..testing::context() };
+        let yaml = "{ by: k, values: { a: distinct(n), b: \"quantile(n, 0.5)\", c: max(k), d: sum(n) } }";
+        let build = || testing::options::<Aggregate>(yaml).build(&context).unwrap();
+        let (mut first, mut out) = (build(), Outputs::new("test".into()));
+        first.apply(batch(&[(1, Some("a"), Some(5)), (2, None, None)]), &mut out).unwrap();
+        first.pre_commit().unwrap();
+        let saved = first.state().unwrap();
+        let damaged = |text: String| {
+            let at = at.index(text.len());
+            let end = text.ceil_char_boundary((at + length).min(text.len()));
+            let text = format!("{}{with}{}", &text[..text.floor_char_boundary(at)], &text[end..]);
+            serde_json::from_str::<Value>(&text).ok()
+        };
+        let notes = journal.entries("").unwrap();
+        if let Some(saved) = damaged(saved.to_string()) {
+            let mut second = build();
+            if second.restore(saved).is_ok() {
+                second.finish(&mut out).unwrap();
+            }
+        }
+        for (name, note) in notes {
+            if let Some(note) = damaged(note.to_string()) {
+                journal.note(&name, &note).unwrap();
+                let mut second = build();
+                if second.restore(saved.clone()).is_ok() {
+                    second.finish(&mut out).unwrap();
+                }
+            }
+        }
+        out.take().into_iter().for_each(|(_, batch)| batch.settle(Outcome::Delivered));
+        first.finish(&mut out).unwrap();
+        out.take().into_iter().for_each(|(_, batch)| batch.settle(Outcome::Delivered));
+    }
+}
+
+#[test]
+fn it_conforms() {
+    for yaml in [
+        "{ values: { n: count(*) } }",
+        "{ by: payload, values: { n: count(*) }, max_count: 2 }",
+        "{ values: { n: sum(payload) } }",
+        "{ by: payload, values: { n: count(*) }, every: 1s, window_interval: 3s }",
+        "{ values: { n: count(*) }, every: 1s, time: meta.time, idle_timeout: 1s, on_late: drop }",
+        "{ values: { n: count(*) }, every: 1s, time: nothing }",
+        "{ by: payload, values: { n: count(*) }, max_groups: 1 }",
+    ] {
+        testing::transform_conforms::<Aggregate>(yaml, &["1", "", "2", "a", "1"]);
+    }
+}
+
+#[test]
+fn every_function_has_its_result() {
+    let given = testing::apply::<Aggregate>(
+        "{ by: [k], values: { all: count, some: count(n), big: count_if(n > 2), sum: \"sum(n * 2)\", mean: mean(n), \
+         min: min(n), max: max(k), kinds: distinct(n), half: \"quantile(n, 0.5)\", first: first(n), last: last(n) } }",
+        [batch(&[(0, Some("x"), Some(3)), (0, Some("x"), None), (0, Some("x"), Some(1)), (0, None, None)])],
+    );
+    let main = given.main();
+    let half = main[0]["half"].as_f64().unwrap();
+    assert!((half - 1.0).abs() <= 0.01, "{half}");
+    let mut first = main[0].clone();
+    first.as_object_mut().unwrap().remove("half");
+    assert_eq!(
+        first,
+        json!({ "k": "x", "all": 3, "some": 2, "big": 1, "sum": 8, "mean": 2.0, "min": 1, "max": "x", "kinds": 2,
+                "first": 3, "last": 1 })
+    );
+    assert_eq!(main[1], json!({ "all": 1, "some": 0, "big": 0, "kinds": 0 }));
+}
+
+#[test]
+fn messages_that_cannot_be_counted_are_rejected_and_the_others_are_counted() {
+    let reasons = |yaml: &str, batch: Batch| {
+        let given = testing::apply::<Aggregate>(yaml, [batch]);
+        (given.main(), given.errors().into_iter().map(|(_, reason)| reason).collect::<Vec<_>>())
+    };
+    let text = |value: Option<&str>| with_text(&["x", "y"], &[("n", &[Some("5"), value])]);
+    assert_eq!(
+        reasons("{ values: { s: sum(n) } }", text(Some("q"))),
+        (vec![json!({ "s": 5 })], vec!["the value of `sum(n)` is not a number".to_owned()])
+    );
+    assert_eq!(reasons("{ values: { s: sum(n) } }", text(None)), (vec![json!({ "s": 5 })], vec![]));
+    let (main, errors) = reasons("{ values: { s: \"sum(4 / (CAST(n AS BIGINT) - 5))\" } }", text(Some("6")));
+    assert_eq!(main, [json!({ "s": 4 })]);
+    assert!(errors[0].starts_with("`sum(4 / (CAST(n AS BIGINT) - 5))` cannot be computed: "), "{errors:?}");
+    let yaml = "{ values: { s: count(*) }, every: 1m, time: n }";
+    let (_, errors) = reasons(yaml, text(None));
+    assert_eq!(errors, ["`n` is not a time: give it the type `timestamp`", "the time `n` is missing"]);
+    let (main, errors) = reasons("{ by: n, values: { s: count(*) }, max_groups: 1 }", text(Some("6")));
+    assert_eq!(main, [json!({ "n": "5", "s": 1 })]);
+    assert_eq!(errors, ["there are 1 groups already, as `max_groups` allows"]);
+    let long = "x".repeat(20_000);
+    let (_, errors) = reasons("{ by: n, values: { s: count(*) } }", text(Some(&long)));
+    assert_eq!(errors, ["the key `n` has more than 16 KiB"]);
+    let (_, errors) = reasons("{ values: { s: max(n) } }", text(Some(&long)));
+    assert_eq!(errors, ["the value of `max(n)` has more than 16 KiB"]);
+}
+
+#[test]
+fn late_and_wrong_messages_of_one_batch_leave_by_their_outputs() {
+    let messages = [(0, Some("a"), None), (9, Some("b"), None), (1, Some("c"), None), (9, Some("d"), None)];
+    let numbers: StringViewArray = ["1", "x", "2", "x"].map(Some).into_iter().collect();
+    let batch =
+        batch(&messages).set_fields([(FieldType::Text.field("n"), Arc::new(numbers) as ArrayRef)]).unwrap();
+    let yaml = "{ values: { s: sum(n) }, every: 1s, time: t, on_late: route }";
+    let first = self::batch(&[(5, None, Some(7))]);
+    let given = testing::apply::<Aggregate>(yaml, [first, batch]);
+    assert_eq!(given.payloads(Output::Named(0)), ["0", "1"]);
+    let errors: Vec<String> = given.errors().into_iter().map(|(payload, _)| payload).collect();
+    assert_eq!(errors, ["9", "9"]);
+}
+
+static NOW: AtomicI64 = AtomicI64::new(0);
+
+/// Only one test uses it: tests run at the same time.
+fn set_now() -> i64 {
+    NOW.load(Ordering::Relaxed)
+}
+
+#[test]
+fn windows_by_arrival_end_although_no_message_comes() {
+    let config = testing::options::<Aggregate>("{ values: { n: count(*) }, every: 10s }");
+    assert!(config.ticks());
+    let mut transform = config.aggregator(&testing::context(), set_now).unwrap();
+    let mut out = Outputs::new("test".into());
+    let mut at = |transform: &mut Aggregator, second: i64, messages: usize| {
+        NOW.store(second * 1_000_000, Ordering::Relaxed);
+        match messages {
+            0 => transform.tick(&mut out).unwrap(),
+            _ => transform.apply(testing::batch(vec!["m"; messages]), &mut out).unwrap(),
+        }
+        let rows = out.take().into_iter().flat_map(|(_, batch)| testing::rows(batch.fields()));
+        rows.map(|row| row["n"].as_i64().unwrap()).collect::<Vec<_>>()
+    };
+    assert!(transform.due().is_none());
+    assert_eq!(at(&mut transform, 1, 2), [0; 0]);
+    assert_eq!(at(&mut transform, 9, 0), [0; 0]);
+    let due = transform.due().unwrap().saturating_duration_since(Instant::now());
+    assert!(due <= std::time::Duration::from_secs(1), "{due:?}");
+    assert_eq!(at(&mut transform, 10, 0), [2]);
+    assert_eq!(at(&mut transform, 15, 3), [0; 0]);
+    assert_eq!(at(&mut transform, 31, 1), [3]);
+    assert_eq!(at(&mut transform, 90, 0), [1]);
+    assert!(transform.due().is_none());
+}
+
+#[test]
+fn windows_by_event_time_leave_after_a_time_without_messages() {
+    let yaml = "{ values: { n: count(*) }, every: 10s, time: t, idle_timeout: 1ms }";
+    let config = testing::options::<Aggregate>(yaml);
+    assert!(config.ticks());
+    let mut transform = config.build(&testing::context()).unwrap();
+    let mut out = Outputs::new("test".into());
+    transform.apply(batch(&[(1, None, None)]), &mut out).unwrap();
+    assert!(transform.due().is_some());
+    transform.tick(&mut out).unwrap();
+    assert!(transform.due().is_none());
+    assert_eq!(out.take().len(), 1);
+    transform.apply(batch(&[(2, None, None)]), &mut out).unwrap();
+    let (output, late) = out.take().remove(0);
+    assert_eq!((output, late.rows()), (Output::Errors, 1));
+}
+
+/// A source that no run reads again, without or with a state: acks wait for the results.
+#[test]
+fn acks_wait_for_the_results_unless_a_run_starts_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
+    for (context, is_settled) in [
+        (testing::context(), true),
+        (Context { starts_over: false, ..testing::context() }, false),
+        (Context { resumes: true, resends: false, journal, ..testing::context() }, false),
+    ] {
+        let settled = Arc::new(AtomicUsize::new(0));
+        let mut transform =
+            testing::options::<Aggregate>(&format!("{{ {VALUES} }}")).build(&context).unwrap();
+        let mut out = Outputs::new("test".into());
+        for _ in 0..3 {
+            let (mut batch, count) = (batch(&[(1, Some("a"), None)]), settled.clone());
+            batch.ack_mut().merge(Ack::new("test".into(), move |settlement: Settlement| {
+                count.fetch_add(usize::from(settlement.outcome == Outcome::Delivered), Ordering::Relaxed);
+            }));
+            transform.apply(batch, &mut out).unwrap();
+        }
+        let settled_so_far = || settled.load(Ordering::Relaxed);
+        assert_eq!(settled_so_far(), if is_settled { 3 } else { 0 });
+        assert_eq!(transform.state(), None);
+        transform.stop(&mut out).unwrap();
+        assert_eq!(settled_so_far(), if is_settled { 3 } else { 0 });
+        out.take().into_iter().for_each(|(_, batch)| batch.settle(Outcome::Delivered));
+        assert_eq!(settled_so_far(), 3);
+    }
+}
+
+#[test]
+fn a_run_that_is_stopped_leaves_windows_of_its_state_to_the_next_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
+    let context = Context { resumes: true, resends: true, journal, ..testing::context() };
+    let build = |yaml: &str| testing::options::<Aggregate>(yaml).build(&context).unwrap();
+    let yaml = format!("{{ {VALUES} }}");
+    let (mut first, mut out) = (build(&yaml), Outputs::new("test".into()));
+    first.apply(batch(&[(1, Some("a"), Some(2))]), &mut out).unwrap();
+    first.stop(&mut out).unwrap();
+    assert!(out.take().is_empty());
+    first.pre_commit().unwrap();
+    let saved = first.state().unwrap();
+    let refused = build("{ values: { n: count(*) } }").restore(saved.clone()).unwrap_err().to_string();
+    assert!(
+        refused.starts_with("an earlier run left open windows of other options: `by: [k], "),
+        "{refused}"
+    );
+    let without = Context { resends: false, ..context.clone() };
+    let refused = testing::options::<Aggregate>(&yaml).build(&without).unwrap().restore(saved.clone());
+    assert!(refused.unwrap_err().to_string().starts_with("an earlier run left open windows, but a source"));
+    let mut second = build(&yaml);
+    second.restore(saved).unwrap();
+    second.apply(batch(&[(1, Some("a"), Some(3))]), &mut out).unwrap();
+    second.finish(&mut out).unwrap();
+    let (_, batch) = out.take().remove(0);
+    assert_eq!(results(&batch), [(0, Some("a".to_owned()), 2, Some(5))]);
+    batch.settle(Outcome::Delivered);
+}
+
+/// Between two checkpoints, results leave whose messages the former one has.
+#[test]
+fn results_that_are_not_delivered_stay_in_the_state() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
+    let context = Context { resumes: true, resends: true, journal, ..testing::context() };
+    let yaml = format!("{{ {VALUES}, every: 10s, time: t }}");
+    let build = || testing::options::<Aggregate>(&yaml).build(&context).unwrap();
+    let again = |saved: Option<Value>| {
+        let (mut transform, mut out) = (build(), Outputs::new("test".into()));
+        transform.restore(saved.unwrap()).unwrap();
+        transform.finish(&mut out).unwrap();
+        out.take()
+            .into_iter()
+            .flat_map(|(_, batch)| results(&batch))
+            .map(|(start, ..)| start)
+            .collect::<Vec<_>>()
+    };
+    for outcome in [Outcome::Delivered, Outcome::Failed] {
+        let (mut transform, mut out) = (build(), Outputs::new("test".into()));
+        transform.apply(batch(&[(1, Some("a"), None)]), &mut out).unwrap();
+        transform.pre_commit().unwrap();
+        let saved = transform.state();
+        transform.apply(batch(&[(11, Some("a"), None)]), &mut out).unwrap();
+        assert_eq!(transform.state(), None, "they are on their way");
+        let (_, sent) = out.take().remove(0);
+        sent.settle(outcome);
+        transform.pre_commit().unwrap();
+        transform.pre_commit().unwrap();
+        let saved = transform.state().or(saved);
+        let expected = if outcome == Outcome::Delivered { vec![10] } else { vec![0, 10] };
+        assert_eq!(again(saved), expected);
+    }
+}
+
+#[test]
+fn the_memory_of_groups_is_bounded_and_given_back() {
+    let context = Context { memory: Budget::new(8 << 20).share(), ..testing::context() };
+    let budget = context.memory.budget().clone();
+    let yaml = "{ by: payload, values: { n: count(*), d: distinct(payload) }, max_groups: 10000000 }";
+    let mut transform = testing::options::<Aggregate>(yaml).build(&context).unwrap();
+    let (mut out, mut rejected) = (Outputs::new("test".into()), 0);
+    for start in 0..20 {
+        let lines: Vec<String> = (0..1000).map(|n| (start * 1000 + n).to_string()).collect();
+        transform.apply(testing::batch(lines), &mut out).unwrap();
+        rejected += out.take().into_iter().map(|(_, batch)| batch.rows()).sum::<usize>();
+        assert!(budget.used() < 2 << 20, "{}", budget.used());
+    }
+    assert!(rejected > 0 && budget.used() > 1 << 19, "{rejected} {}", budget.used());
+    transform.finish(&mut out).unwrap();
+    let counted: usize = out.take().into_iter().map(|(_, batch)| batch.rows()).sum();
+    assert_eq!(counted + rejected, 20_000);
+    drop((transform, out));
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn options_that_make_no_sense_are_mistakes() {
+    let count = |yaml: &str| testing::messages(testing::options::<Aggregate>(yaml).check());
+    assert_eq!(count("{ values: { n: count(*) } }"), [""; 0]);
+    assert_eq!(count("{ values: {} }"), ["`values` has no function."]);
+    assert_eq!(count("{ by: n, values: { n: count(*) } }"), ["A result has two fields called `n`."]);
+    assert_eq!(
+        count("{ values: { window_end: count(*) }, every: 1m }"),
+        ["A result has two fields called `window_end`."]
+    );
+    assert_eq!(
+        count("{ values: { meta.time: count(*) } }"),
+        ["A field needs a name that does not mean metadata."]
+    );
+    assert_eq!(count("{ values: { n: count(*) }, every: 0s }"), ["`every` cannot be 0."]);
+    assert_eq!(
+        count("{ values: { n: count(*) }, every: 1s, window_interval: 101s }"),
+        ["`window_interval` must be at least `every`, and at most 100 times as long."]
+    );
+    assert_eq!(
+        count("{ values: { n: count(*) }, time: t, max_count: 5 }"),
+        ["`time` has no effect without `every`."]
+    );
+    assert_eq!(
+        count("{ values: { n: count(*) }, every: 1s, max_count: 5, max_delay: 1s }"),
+        [
+            "`max_delay` has no effect without `time`.",
+            "A window ends by time (`every`) or by number (`max_count`), not by both."
+        ]
+    );
+    assert_eq!(
+        testing::refused::<Aggregate>("{ values: { n: summ(a) } }"),
+        "`summ(a)` is not a function of `aggregate`. Did you mean `sum`?"
+    );
+}
