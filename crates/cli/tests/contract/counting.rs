@@ -71,6 +71,30 @@ fn packed_files_have_each_message_once_when_a_run_is_killed() {
     }
 }
 
+/// Open windows are in the checkpoint, and results leave once.
+#[test]
+fn messages_are_counted_once_when_a_run_is_killed() {
+    let windows: Vec<String> = (0..LINES)
+        .step_by(300)
+        .map(|first| {
+            let last = (first + 300).min(LINES) - 1;
+            format!("{first} {last} {}", last - first + 1)
+        })
+        .collect();
+    for (options, expected) in [("max_count: 300,", windows), ("", vec![format!("0 {} {LINES}", LINES - 1)])] {
+        let transforms = format!(
+            "{{ aggregate: {{ {options} values: {{ a: first(payload), z: last(payload), n: count(*) }} }} }}, \
+             {{ encode: {{ format: text, template: '{{a}} {{z}} {{n}}' }} }}"
+        );
+        for sink in ["file: { path: out/all.txt }", "objects: { url: out/all.txt, part_size: 4KiB }"] {
+            for failpoint in ["checkpoint.after=kill@4", "checkpoint.before=kill@5", "pre_commit.after=kill@3"] {
+                let found = killed_at(failpoint, &transforms, sink);
+                assert!(found == expected, "{options} {sink}, {failpoint}: {found:?}");
+            }
+        }
+    }
+}
+
 /// A table that is full has a part of a batch, and the unfinished one after it the rest.
 #[test]
 fn a_batch_that_a_limit_divides_between_two_tables_is_there_once() {

@@ -324,7 +324,7 @@ pipelines:
     from: in
     transforms:
       - remap: { source: x }
-      - aggregate: {}
+      - reduce: {}
     to: out
 sinks: { out: console }
 ";

@@ -1,6 +1,6 @@
 //! Terms of other programs that are not the name of a component here.
 //!
-//! A user who searches for `aggregate` or `redis` learns more from a sentence than from the list of all
+//! A user who searches for `remap` or `redis` learns more from a sentence than from the list of all
 //! components.
 
 use crate::registry::Role;
@@ -28,7 +28,7 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
     (
         "sql",
         None,
-        "Use `filter: \"a > 1\"` and `set: { x: \"a + 1\" }`: their expressions are SQL. There are no queries over several messages.",
+        "Use `filter: \"a > 1\"` and `set: { x: \"a + 1\" }`: their expressions are SQL. `aggregate` counts and adds up over several messages.",
     ),
     ("jq", None, "Use `set` and `keep`; `a.b[0]` reads a part of a nested field."),
     ("lua", None, "Use `set` and `filter`, or a transform in Python: `@thalweg.transform`."),
@@ -135,30 +135,26 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
     (
         "count",
         None,
-        "There is no aggregation over several messages yet. The summary of a run counts messages.",
+        "Use `aggregate: { values: { n: count(*) } }`. The summary of a run counts messages, too.",
     ),
-    ("group", None, "There is no aggregation over several messages yet."),
-    ("group_by", None, "There is no aggregation over several messages yet."),
-    ("distinct", None, "Use `dedupe`."),
+    ("group", None, "Use `aggregate`, with `by`."),
+    ("group_by", None, "Use `aggregate`, with `by`."),
+    ("sum", None, "Use `aggregate: { by: host, values: { bytes: sum(bytes) } }`."),
+    ("average", None, "Use `aggregate: { by: host, values: { ms: mean(ms) } }`."),
+    ("avg", None, "Use `aggregate: { by: host, values: { ms: mean(ms) } }`."),
+    ("percentile", None, "Use `aggregate: { values: { p95: \"quantile(ms, 0.95)\" } }`."),
+    ("histogram", None, "Use `aggregate`, with `quantile` or `count_if`."),
+    ("distinct", None, "`dedupe` passes each value once, and `aggregate` counts values: `distinct(user)`."),
     ("unique", None, "Use `dedupe`."),
     ("uniq", None, "Use `dedupe`."),
     ("multiline", None, "Give the source `file` the option `framing: { start_pattern: … }`."),
     (
-        "aggregate",
-        None,
-        "There is no aggregation over several messages yet: write them to a file or an object and query that, for example with DuckDB.",
-    ),
-    (
         "reduce",
         None,
-        "There is no aggregation over several messages yet. Lines that belong together are joined by `framing: { start_pattern: … }` of the source `file`.",
+        "`aggregate` has counts, sums, first and last values of each key. Lines that belong together are joined by `framing: { start_pattern: … }` of the source `file`.",
     ),
-    ("window", None, "There is no aggregation over several messages yet."),
-    (
-        "log_to_metric",
-        None,
-        "There is no aggregation over several messages yet. The sink `statsd` counts messages.",
-    ),
+    ("window", None, "Use `aggregate`, with `every` or `max_count`."),
+    ("log_to_metric", None, "Use `aggregate`, or the sink `statsd`, which counts messages."),
     ("join", None, "There is no join with a table yet; `geoip` looks addresses up."),
     ("lookup", None, "There is no lookup in a table yet; `geoip` looks addresses up."),
     ("enrich", None, "There is no lookup in a table yet; `geoip` looks addresses up."),

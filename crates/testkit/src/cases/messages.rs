@@ -40,6 +40,10 @@ const fn any(component: &'static str, options: &'static str) -> Transform {
 pub const ALL: &[Transform] = &[
     one("add_id", "{ kind: hash }"),
     one("add_sequence", "{ into: number }"),
+    any(
+        "aggregate",
+        r#"{ by: payload, values: { n: count(*), half: "quantile(octet_length(payload), 0.5)" } }"#,
+    ),
     one("cast", "{ payload: int }"),
     one("copy", "{ from: payload, into: copy }"),
     one("decode_base64", "{}"),

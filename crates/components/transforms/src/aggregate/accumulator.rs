@@ -1,4 +1,4 @@
-//! What a function has of the values of a group.
+//! The state of a function for one group.
 
 use std::cmp::Ordering;
 
@@ -11,7 +11,7 @@ use super::function::Kind;
 use super::sketch::Sketch;
 use super::value::{Number, Scalar, View, bits};
 
-/// What a function has of the values of a group.
+/// The state of a function for one group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) enum Accumulator {
     Count(u64),

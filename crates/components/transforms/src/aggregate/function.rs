@@ -13,7 +13,7 @@ const FORMAT: &str = "aggregate-function";
 const NAMES: [&str; 10] =
     ["count", "count_if", "sum", "mean", "min", "max", "distinct", "quantile", "first", "last"];
 
-/// What is computed of the values.
+/// A computation over values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
     /// The number of messages, or of values that are not NULL.
@@ -48,7 +48,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// What is computed.
+    /// Returns the computation.
     pub(super) fn kind(&self) -> Kind {
         self.kind
     }

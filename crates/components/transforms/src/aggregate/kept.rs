@@ -62,9 +62,9 @@ pub(super) struct KeptWindows {
     /// The name of the transform.
     place: Arc<str>,
     next: u64,
-    /// What the last call of [`keep`](Self::keep) has put together.
+    /// The state at the last call of [`keep`](Self::keep).
     last: Option<Saved>,
-    /// What was returned last as the state.
+    /// The state that was returned last.
     told: Option<Saved>,
     leaving: Vec<Leaving>,
     /// The entries that are out of date since the last checkpoint, and those that were before it.

@@ -10,6 +10,7 @@
 
 mod accumulator;
 mod distinct;
+mod evaluation;
 mod function;
 mod kept;
 mod running;
@@ -284,6 +285,7 @@ impl Aggregate {
             groups: 0,
             bytes: 0,
             memory: Kept::new(&context.memory),
+            held: 0,
             acks,
             last: Instant::now(),
             hashes: Vec::new(),

@@ -1,8 +1,8 @@
 //! The transform as it runs.
 //!
-//! Whose acks are settled when: with a state that has the open windows, at each checkpoint. Without one, when
-//! the results are delivered, unless a run starts over from the beginning of its input anyway: the acks of
-//! all batches of a long input would then be kept for nothing.
+//! With a state that has the open windows, acks are settled at each checkpoint. Without one, they are settled
+//! when the results are delivered, unless a run starts over from the beginning of its input anyway: the acks
+//! of all batches of a long input would then be kept for nothing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -16,17 +16,18 @@ use thalweg_expression::Evaluator;
 use thalweg_record::{Ack, Batch, Meta, Outcome};
 
 use super::OnLate;
+use super::evaluation::Evaluation;
 use super::function::Kind;
 use super::kept::{KeptWindows, unneeded};
-use super::timing::{Timing, is_usable};
-use super::value::{Column, View};
+use super::timing::Timing;
+use super::value::View;
 use super::window::{Names, Rows, Window};
 use crate::kept::Kept;
 
-/// The longest text of a key, or of a value that is kept, in bytes.
-const LONGEST: usize = 16 << 10;
 /// The most batches whose acks wait for results. Then the results of the oldest window leave early.
 const MOST_HELD: usize = 1 << 16;
+/// The memory of an ack that waits, in bytes.
+const ACK: usize = 128;
 
 /// When the acks of messages are settled.
 pub(super) enum Acks {
@@ -70,6 +71,8 @@ pub(super) struct Aggregator {
     pub(super) groups: usize,
     pub(super) bytes: usize,
     pub(super) memory: Kept,
+    /// The number of acks of batches in all windows.
+    pub(super) held: usize,
     pub(super) acks: Acks,
     /// When the last message came.
     pub(super) last: Instant,
@@ -85,16 +88,7 @@ pub(super) fn now() -> i64 {
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// The values of a batch, and the messages that cannot be counted.
-struct Evaluation {
-    keys: Vec<Column>,
-    values: Vec<Option<Column>>,
-    /// The times of the messages, if windows are by event time.
-    times: Option<Column>,
-    failed: BTreeMap<u32, String>,
-}
-
-/// What becomes of the messages of a batch that are not counted.
+/// The messages of a batch that are not counted.
 #[derive(Default)]
 struct Left {
     failed: Vec<(u32, String)>,
@@ -107,88 +101,6 @@ impl Aggregator {
         let mut ack = Ack::noop();
         ack.enter(component);
         ack
-    }
-
-    /// Evaluates keys, times and values. Returns None if those of all messages are too large together.
-    fn evaluate(&mut self, batch: &Batch) -> Option<Evaluation> {
-        let mut failed = BTreeMap::new();
-        let mut held = 0;
-        let mut values = |evaluator: &mut Evaluator, what: &dyn Fn() -> String| {
-            let mut evaluated = evaluator.evaluate_beside(held, batch);
-            held = evaluated.held;
-            if evaluated.is_too_large && batch.rows() > 1 {
-                return None;
-            }
-            for (row, reason) in std::mem::take(&mut evaluated.failed) {
-                failed.entry(row).or_insert_with(|| format!("{} cannot be computed: {reason}", what()));
-            }
-            Some(Column::of(&evaluated))
-        };
-        let mut keys = Vec::with_capacity(self.keys.len());
-        for (evaluator, name) in self.keys.iter_mut().zip(&self.by) {
-            keys.push(values(evaluator, &|| format!("the key `{name}`"))?);
-        }
-        let times = match &mut self.time {
-            Some((name, evaluator)) => Some(values(evaluator, &|| format!("the time `{name}`"))?),
-            None => None,
-        };
-        let mut columns = Vec::with_capacity(self.functions.len());
-        for Applied { kind, text, of } in &mut self.functions {
-            columns.push(match of {
-                None => None,
-                Some(_) if *kind == Kind::CountIf => None,
-                Some(evaluator) => Some(values(evaluator, &|| format!("`{text}`"))?),
-            });
-        }
-        for (Applied { kind, text, of }, column) in self.functions.iter_mut().zip(&mut columns) {
-            if *kind == Kind::CountIf
-                && let Some(condition) = of
-            {
-                let condition = condition.condition(batch);
-                for (row, reason) in condition.failed {
-                    failed.entry(row).or_insert_with(|| format!("`{text}` cannot be computed: {reason}"));
-                }
-                let is_true = condition.values.iter().map(|value| value.filter(|value| *value));
-                *column = Some(Column::Bool(is_true.collect::<BooleanArray>()));
-            }
-        }
-        Some(Evaluation { keys, values: columns, times, failed })
-    }
-
-    /// Returns why a message cannot be counted, whatever is counted so far.
-    fn objection(&self, evaluation: &Evaluation, row: usize) -> Option<String> {
-        for (key, name) in evaluation.keys.iter().zip(&self.by) {
-            if key.view(row).heap() > LONGEST {
-                return Some(format!("the key `{name}` has more than {} KiB", LONGEST >> 10));
-            }
-        }
-        if let (Some(times), Some((name, _))) = (&evaluation.times, &self.time) {
-            match times.view(row) {
-                View::Time(time) if is_usable(time) => {}
-                View::Null => return Some(format!("the time `{name}` is missing")),
-                _ => return Some(format!("`{name}` is not a time: give it the type `timestamp`")),
-            }
-        }
-        for (applied, column) in self.functions.iter().zip(&evaluation.values) {
-            let Some(view) = column.as_ref().map(|column| column.view(row)).filter(|view| !view.is_null())
-            else {
-                continue;
-            };
-            let text = &applied.text;
-            match applied.kind {
-                Kind::Sum | Kind::Mean if view.number().is_none() => {
-                    return Some(format!("the value of `{text}` is not a number"));
-                }
-                Kind::Quantile(_) if !view.number().is_some_and(|number| number.as_float().is_finite()) => {
-                    return Some(format!("the value of `{text}` is not a finite number"));
-                }
-                Kind::Min | Kind::Max | Kind::First | Kind::Last if view.heap() > LONGEST => {
-                    return Some(format!("the value of `{text}` has more than {} KiB", LONGEST >> 10));
-                }
-                _ => {}
-            }
-        }
-        None
     }
 
     /// Finds the windows of a message that are not over.
@@ -252,14 +164,20 @@ impl Aggregator {
                     if let Some(window) = self.windows.get_mut(&start) {
                         window.ack.merge(ack.split());
                         window.held += 1;
+                        self.held += 1;
                     }
                 }
                 // All windows have parts of it; the rest covers none.
                 ack.settle(Outcome::Filtered);
             }
         }
-        self.memory.set(self.bytes);
+        self.note_memory();
         Ok(None)
+    }
+
+    /// Counts the groups, and the acks that wait, on the budget.
+    fn note_memory(&mut self) {
+        self.memory.set(self.bytes + self.held * ACK);
     }
 
     /// Counts messages. Returns the starts of their windows, and the messages that are not counted.
@@ -273,7 +191,7 @@ impl Aggregator {
         let mut left = Left { late: vec![false; count], ..Left::default() };
         let mut touched = BTreeSet::new();
         let mut starts = Vec::new();
-        let now = (self.now)();
+        let now = (self.now)().max(self.watermark);
         let kinds = std::mem::take(&mut self.kinds);
         let rows = Rows { hashes, keys: &evaluation.keys, kinds: &kinds, values: &evaluation.values };
         for (row, hash) in hashes.iter().enumerate() {
@@ -356,6 +274,7 @@ impl Aggregator {
             kept.leaves(start, &mut window);
         }
         self.groups -= window.len();
+        self.held -= window.held;
         self.bytes = self.bytes.saturating_sub(window.bytes());
         let meta =
             Meta { source: self.component.clone(), path: None, sequence: None, time_us: now(), number: 0 };
@@ -367,7 +286,7 @@ impl Aggregator {
         if self.windows.is_empty() {
             self.bytes = 0;
         }
-        self.memory.set(self.bytes);
+        self.note_memory();
         Ok(())
     }
 
@@ -377,6 +296,10 @@ impl Aggregator {
         while let Some(&start) = self.windows.keys().next()
             && start + spans.length <= time
         {
+            if let Timing::Arrival(_) = self.timing {
+                // The clock may be set back: later messages belong to later windows.
+                self.watermark = self.watermark.max(start + spans.length);
+            }
             self.send(start, out)?;
         }
         Ok(())
@@ -409,8 +332,7 @@ impl Aggregator {
             Timing::Whole => {}
         }
         if matches!(self.acks, Acks::Results) {
-            let held: usize = self.windows.values().map(|window| window.held).sum();
-            if held > MOST_HELD
+            if self.held > MOST_HELD
                 && let Some(&start) = self.windows.keys().next()
             {
                 self.send(start, out)?;
@@ -487,6 +409,7 @@ impl Transform for Aggregator {
         let component = self.component.clone();
         match &mut self.acks {
             Acks::Checkpoint(kept) => {
+                self.held = 0;
                 kept.keep(&mut self.windows, self.watermark, || Self::no_ack(&component))
             }
             Acks::Results | Acks::AtOnce => Ok(()),
@@ -507,7 +430,7 @@ impl Transform for Aggregator {
         (self.windows, self.watermark) = kept.restore(saved, self.by.len(), &self.kinds, no_ack)?;
         self.groups = self.windows.values().map(Window::len).sum();
         self.bytes = self.windows.values().map(Window::bytes).sum();
-        self.memory.set(self.bytes);
+        self.note_memory();
         Ok(())
     }
 }

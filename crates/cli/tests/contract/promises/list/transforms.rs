@@ -37,6 +37,15 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "| `aggregate` | continues the windows of the checkpoint: each message is counted once |",
+        &[
+            "transforms: runs_that_are_killed_count_each_message_once",
+            "transforms: a_run_that_is_stopped_leaves_windows_of_its_state_to_the_next_one",
+            "transforms: results_that_are_not_delivered_stay_in_the_state",
+            "cli: messages_are_counted_once_when_a_run_is_killed",
+        ],
+    ),
+    shown(
         "| `pack` | Continues its numbers, and the unfinished file of the checkpoint. A file whose messages come again replaces the one that a killed run delivered. |",
         &[
             "files: a_later_run_continues_the_count_and_gives_the_number_of_an_unfinished_file_again",
@@ -48,6 +57,10 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown("Without `--state` they start afresh.", &["cli: a_transform_without_a_state_starts_afresh"]),
+    shown(
+        "If a source cannot read its messages again, `aggregate` keeps nothing, and acknowledges messages when the results of their window are delivered.",
+        &["transforms: acks_wait_for_the_results_unless_a_run_starts_over"],
+    ),
     shown(
         "`write` and `upload` write a file that comes again to the same place.",
         &["file_transform: files, lines -> write", "file_transform: files, lines -> upload"],

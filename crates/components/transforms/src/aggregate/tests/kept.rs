@@ -1,0 +1,211 @@
+//! Windows, acks and checkpoints.
+
+use super::*;
+
+/// A run that is killed: the number of batches between checkpoints, and the number of all batches.
+type Killed = (usize, usize);
+
+/// Passes batches to runs with one state, of which the last one ends. The results of a killed run after its
+/// last checkpoint are removed, as by a sink that resumes.
+fn killed(yaml: &str, batches: &[&[Message]], kills: &[Killed]) -> Vec<Found> {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(Store::open(folder.path()).unwrap());
+    let journal = Some(Journal::new(store, "test"));
+    let context = Context { resumes: true, resends: true, journal, ..testing::context() };
+    let (mut found, mut saved, mut covered, mut left) = (Vec::new(), None, 0, 0);
+    for &(between, length) in kills.iter().chain([&(2, usize::MAX)]) {
+        let (settled, begun) = (Arc::new(AtomicUsize::new(0)), covered);
+        found.truncate(left);
+        let mut transform = testing::options::<Aggregate>(yaml).build(&context).unwrap();
+        saved.iter().for_each(|saved: &Value| transform.restore(saved.clone()).unwrap());
+        let mut out = Outputs::new("test".into());
+        let deliver = |out: &mut Outputs, found: &mut Vec<Found>| {
+            for (output, batch) in out.take() {
+                if output == Output::Main {
+                    found.extend(results(&batch));
+                }
+                batch.settle(Outcome::Delivered);
+            }
+        };
+        for (number, messages) in batches.iter().enumerate().skip(begun).take(length) {
+            let (mut batch, count) = (batch(messages), settled.clone());
+            batch.ack_mut().merge(Ack::new("test".into(), move |settlement: Settlement| {
+                count.fetch_add(usize::from(settlement.outcome.is_safe()), Ordering::Relaxed);
+            }));
+            transform.apply(batch, &mut out).unwrap();
+            deliver(&mut out, &mut found);
+            if number % (between + 1) == 0 {
+                transform.pre_commit().unwrap();
+                saved = transform.state().or(saved);
+                assert_eq!(transform.state(), None, "nothing has changed since");
+                (covered, left) = (number + 1, found.len());
+                assert_eq!(settled.load(Ordering::Relaxed), covered - begun);
+            }
+        }
+        if length == usize::MAX {
+            transform.finish(&mut out).unwrap();
+            deliver(&mut out, &mut found);
+            transform.pre_commit().unwrap();
+            transform.pre_commit().unwrap();
+            let entries = context.journal.as_ref().unwrap().names("").unwrap();
+            assert_eq!(entries, Vec::<String>::new(), "notes that no state needs");
+        }
+    }
+    found
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn runs_that_are_killed_count_each_message_once(
+        messages in messages(),
+        size in 1..8_usize,
+        kills in prop::collection::vec((0..4_usize, 0..8_usize), 0..4),
+        windows in prop::option::of((1..20_i64, 0..10_i64)),
+    ) {
+        let batches: Vec<&[Message]> = messages.chunks(size).collect();
+        let (yaml, windows) = match windows {
+            Some((every, delay)) => (
+                format!("{{ {VALUES}, every: {every}s, time: t, max_delay: {delay}s, on_late: drop }}"),
+                Some((every, every, delay)),
+            ),
+            None => (format!("{{ {VALUES} }}"), None),
+        };
+        prop_assert_eq!(killed(&yaml, &batches, &kills), model(&messages, windows).0);
+    }
+
+    /// A state is trusted, but one that is damaged must not end the program.
+    #[test]
+    fn a_damaged_state_is_refused(at in any::<prop::sample::Index>(), with in "[0-9a-z\"{}\\[\\],]{0,3}", length in 0..9_usize) {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test");
+        let context = Context { resumes: true, resends: true, journal: Some(journal.clone()), ..testing::context() };
+        let yaml = "{ by: k, values: { a: distinct(n), b: \"quantile(n, 0.5)\", c: max(k), d: sum(n) } }";
+        let build = || testing::options::<Aggregate>(yaml).build(&context).unwrap();
+        let (mut first, mut out) = (build(), Outputs::new("test".into()));
+        first.apply(batch(&[(1, Some("a"), Some(5)), (2, None, None)]), &mut out).unwrap();
+        first.pre_commit().unwrap();
+        let saved = first.state().unwrap();
+        let damaged = |text: String| {
+            let at = at.index(text.len());
+            let end = text.ceil_char_boundary((at + length).min(text.len()));
+            let text = format!("{}{with}{}", &text[..text.floor_char_boundary(at)], &text[end..]);
+            serde_json::from_str::<Value>(&text).ok()
+        };
+        let notes = journal.entries("").unwrap();
+        if let Some(saved) = damaged(saved.to_string()) {
+            let mut second = build();
+            if second.restore(saved).is_ok() {
+                second.finish(&mut out).unwrap();
+            }
+        }
+        for (name, note) in notes {
+            if let Some(note) = damaged(note.to_string()) {
+                journal.note(&name, &note).unwrap();
+                let mut second = build();
+                if second.restore(saved.clone()).is_ok() {
+                    second.finish(&mut out).unwrap();
+                }
+            }
+        }
+        out.take().into_iter().for_each(|(_, batch)| batch.settle(Outcome::Delivered));
+        first.finish(&mut out).unwrap();
+        out.take().into_iter().for_each(|(_, batch)| batch.settle(Outcome::Delivered));
+    }
+}
+
+/// A source that no run reads again, without or with a state: acks wait for the results.
+#[test]
+fn acks_wait_for_the_results_unless_a_run_starts_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
+    for (context, is_settled) in [
+        (testing::context(), true),
+        (Context { starts_over: false, ..testing::context() }, false),
+        (Context { resumes: true, resends: false, journal, ..testing::context() }, false),
+    ] {
+        let settled = Arc::new(AtomicUsize::new(0));
+        let mut transform =
+            testing::options::<Aggregate>(&format!("{{ {VALUES} }}")).build(&context).unwrap();
+        let mut out = Outputs::new("test".into());
+        for _ in 0..3 {
+            let (mut batch, count) = (batch(&[(1, Some("a"), None)]), settled.clone());
+            batch.ack_mut().merge(Ack::new("test".into(), move |settlement: Settlement| {
+                count.fetch_add(usize::from(settlement.outcome == Outcome::Delivered), Ordering::Relaxed);
+            }));
+            transform.apply(batch, &mut out).unwrap();
+        }
+        let settled_so_far = || settled.load(Ordering::Relaxed);
+        assert_eq!(settled_so_far(), if is_settled { 3 } else { 0 });
+        assert_eq!(transform.state(), None);
+        transform.stop(&mut out).unwrap();
+        assert_eq!(settled_so_far(), if is_settled { 3 } else { 0 });
+        out.take().into_iter().for_each(|(_, batch)| batch.settle(Outcome::Delivered));
+        assert_eq!(settled_so_far(), 3);
+    }
+}
+
+#[test]
+fn a_run_that_is_stopped_leaves_windows_of_its_state_to_the_next_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
+    let context = Context { resumes: true, resends: true, journal, ..testing::context() };
+    let build = |yaml: &str| testing::options::<Aggregate>(yaml).build(&context).unwrap();
+    let yaml = format!("{{ {VALUES} }}");
+    let (mut first, mut out) = (build(&yaml), Outputs::new("test".into()));
+    first.apply(batch(&[(1, Some("a"), Some(2))]), &mut out).unwrap();
+    first.stop(&mut out).unwrap();
+    assert!(out.take().is_empty());
+    first.pre_commit().unwrap();
+    let saved = first.state().unwrap();
+    let refused = build("{ values: { n: count(*) } }").restore(saved.clone()).unwrap_err().to_string();
+    assert!(
+        refused.starts_with("an earlier run left open windows of other options: `by: [k], "),
+        "{refused}"
+    );
+    let without = Context { resends: false, ..context.clone() };
+    let refused = testing::options::<Aggregate>(&yaml).build(&without).unwrap().restore(saved.clone());
+    assert!(refused.unwrap_err().to_string().starts_with("an earlier run left open windows, but a source"));
+    let mut second = build(&yaml);
+    second.restore(saved).unwrap();
+    second.apply(batch(&[(1, Some("a"), Some(3))]), &mut out).unwrap();
+    second.finish(&mut out).unwrap();
+    let (_, batch) = out.take().remove(0);
+    assert_eq!(results(&batch), [(0, Some("a".to_owned()), 2, Some(5))]);
+    batch.settle(Outcome::Delivered);
+}
+
+/// Between two checkpoints, results leave whose messages the former one has.
+#[test]
+fn results_that_are_not_delivered_stay_in_the_state() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
+    let context = Context { resumes: true, resends: true, journal, ..testing::context() };
+    let yaml = format!("{{ {VALUES}, every: 10s, time: t }}");
+    let build = || testing::options::<Aggregate>(&yaml).build(&context).unwrap();
+    let again = |saved: Option<Value>| {
+        let (mut transform, mut out) = (build(), Outputs::new("test".into()));
+        transform.restore(saved.unwrap()).unwrap();
+        transform.finish(&mut out).unwrap();
+        out.take()
+            .into_iter()
+            .flat_map(|(_, batch)| results(&batch))
+            .map(|(start, ..)| start)
+            .collect::<Vec<_>>()
+    };
+    for outcome in [Outcome::Delivered, Outcome::Failed] {
+        let (mut transform, mut out) = (build(), Outputs::new("test".into()));
+        transform.apply(batch(&[(1, Some("a"), None)]), &mut out).unwrap();
+        transform.pre_commit().unwrap();
+        let saved = transform.state();
+        transform.apply(batch(&[(11, Some("a"), None)]), &mut out).unwrap();
+        assert_eq!(transform.state(), None, "they are on their way");
+        let (_, sent) = out.take().remove(0);
+        sent.settle(outcome);
+        transform.pre_commit().unwrap();
+        transform.pre_commit().unwrap();
+        let saved = transform.state().or(saved);
+        let expected = if outcome == Outcome::Delivered { vec![10] } else { vec![0, 10] };
+        assert_eq!(again(saved), expected);
+    }
+}
