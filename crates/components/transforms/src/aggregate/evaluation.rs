@@ -13,6 +13,7 @@ use super::value::{Column, View};
 
 /// The longest text of a key, or of a value that is kept, in bytes.
 const LONGEST: usize = 16 << 10;
+
 /// The values of a batch, and the messages that cannot be counted.
 pub(super) struct Evaluation {
     pub(super) keys: Vec<Column>,

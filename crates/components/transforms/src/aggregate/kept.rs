@@ -8,7 +8,7 @@
 //! Between two checkpoints, results may leave whose messages are in the former one. They stay in the state
 //! until they are delivered.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -41,13 +41,6 @@ struct SavedWindow {
     entries: Vec<u64>,
 }
 
-/// The results of a window that the last checkpoint has.
-struct Leaving {
-    start: i64,
-    /// One of the constants below.
-    fate: Arc<AtomicU8>,
-}
-
 /// The results are on their way.
 const OPEN: u8 = 0;
 /// They are delivered.
@@ -66,7 +59,10 @@ pub(super) struct KeptWindows {
     last: Option<Saved>,
     /// The state that was returned last.
     told: Option<Saved>,
-    leaving: Vec<Leaving>,
+    /// The starts of its windows.
+    starts: HashSet<i64>,
+    /// Of these, the windows whose results have left, each with one of the constants above.
+    leaving: HashMap<i64, Arc<AtomicU8>>,
     /// The entries that are out of date since the last checkpoint, and those that were before it.
     finished: Vec<u64>,
     old: Vec<u64>,
@@ -105,7 +101,8 @@ impl KeptWindows {
             next: 0,
             last: None,
             told: None,
-            leaving: Vec::new(),
+            starts: HashSet::new(),
+            leaving: HashMap::new(),
             finished: Vec::new(),
             old: Vec::new(),
             is_clean: false,
@@ -119,8 +116,7 @@ impl KeptWindows {
 
     /// The results of a window leave, with this ack.
     pub(super) fn leaves(&mut self, start: i64, window: &mut Window) {
-        let is_saved = self.last.iter().flat_map(|saved| &saved.windows).any(|saved| saved.start == start);
-        if !is_saved {
+        if !self.starts.contains(&start) {
             return;
         }
         let fate = Arc::new(AtomicU8::new(OPEN));
@@ -129,17 +125,15 @@ impl KeptWindows {
             told.store(if settlement.outcome.is_safe() { SAFE } else { FAILED }, Ordering::Release);
         });
         window.ack.merge(ack);
-        self.leaving.push(Leaving { start, fate });
+        self.leaving.insert(start, fate);
     }
 
     /// Returns what the last checkpoint has of windows whose results are not delivered.
     fn undelivered(&self) -> Vec<SavedWindow> {
-        let is_open = |start: i64| {
-            let mut leaving = self.leaving.iter();
-            leaving.any(|one| one.start == start && one.fate.load(Ordering::Acquire) != SAFE)
-        };
+        let is_open =
+            |start: &i64| self.leaving.get(start).is_some_and(|fate| fate.load(Ordering::Acquire) != SAFE);
         let saved = self.last.iter().flat_map(|saved| &saved.windows);
-        saved.filter(|window| is_open(window.start)).cloned().collect()
+        saved.filter(|window| is_open(&window.start)).cloned().collect()
     }
 
     /// Puts windows into the journal, and settles their acks. `no_ack` makes acks of no messages.
@@ -179,6 +173,7 @@ impl KeptWindows {
         }
         self.old.append(&mut self.finished);
         let options = self.options.clone();
+        self.starts = saved.iter().map(|window| window.start).collect();
         self.last = Some(Saved { options, watermark, next: self.next, windows: saved });
         for window in windows.values_mut() {
             window.held = 0;
@@ -187,29 +182,27 @@ impl KeptWindows {
         Ok(())
     }
 
-    /// The entries of windows whose results are delivered are out of date.
+    /// Notes that the entries of windows whose results are delivered are out of date. The others are `kept`.
     fn forget_delivered(&mut self, kept: &[SavedWindow]) {
-        for one in std::mem::take(&mut self.leaving) {
-            if kept.iter().any(|window| window.start == one.start) {
-                self.leaving.push(one);
-                continue;
-            }
-            // Those of blocks that have changed since are there already.
-            let saved = self.last.iter().flat_map(|saved| &saved.windows);
-            let saved = saved.filter(|window| window.start == one.start);
-            self.finished.extend(saved.flat_map(|window| window.entries.iter().copied()));
-        }
+        let kept: HashSet<i64> = kept.iter().map(|window| window.start).collect();
+        let leaving = &self.leaving;
+        let saved = self.last.iter().flat_map(|saved| &saved.windows);
+        let gone =
+            saved.filter(|window| leaving.contains_key(&window.start) && !kept.contains(&window.start));
+        // Those of blocks that have changed since are there already.
+        self.finished.extend(gone.flat_map(|window| window.entries.iter().copied()));
         self.finished.sort_unstable();
         self.finished.dedup();
+        self.leaving.retain(|start, _| kept.contains(start));
     }
 
     /// Returns the state, if it has changed since the last call.
     pub(super) fn state(&mut self) -> Option<Value> {
         let last = self.last.as_ref()?;
         let undelivered = self.undelivered();
-        let is_left = |start: i64| self.leaving.iter().any(|one| one.start == start);
+        let is_left = |window: &&SavedWindow| self.leaving.contains_key(&window.start);
         let mut windows: Vec<SavedWindow> =
-            last.windows.iter().filter(|window| !is_left(window.start)).cloned().collect();
+            last.windows.iter().filter(|window| !is_left(window)).cloned().collect();
         windows.extend(undelivered);
         let state = Saved { windows, ..last.clone() };
         if self.told.as_ref() == Some(&state) {
@@ -220,15 +213,19 @@ impl KeptWindows {
         value
     }
 
-    /// Reads the windows of a state.
+    /// Reads the windows of a state, and its watermark. Returns None if the options are others, and no window
+    /// was open.
     pub(super) fn restore(
         &mut self,
         saved: Value,
         keys: usize,
         kinds: &[Kind],
         no_ack: impl Fn() -> Ack,
-    ) -> Result<(BTreeMap<i64, Window>, i64), Error> {
+    ) -> Result<Option<(BTreeMap<i64, Window>, i64)>, Error> {
         let saved: Saved = serde_json::from_value(saved).map_err(crate::unusable_state)?;
+        if saved.options != self.options && saved.windows.is_empty() {
+            return Ok(None);
+        }
         if saved.options != self.options {
             return Err(Error::permanent(format!(
                 "an earlier run left open windows of other options: `{}`. Set the options back until the input ends, or \
@@ -274,8 +271,9 @@ impl KeptWindows {
         self.next = saved.next;
         let watermark = saved.watermark;
         self.told = Some(saved.clone());
+        self.starts = saved.windows.iter().map(|window| window.start).collect();
         self.last = Some(saved);
-        Ok((windows, watermark))
+        Ok(Some((windows, watermark)))
     }
 
     /// Reads an entry.

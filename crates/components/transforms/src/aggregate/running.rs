@@ -331,12 +331,11 @@ impl Aggregator {
             }
             Timing::Whole => {}
         }
-        if matches!(self.acks, Acks::Results) {
-            if self.held > MOST_HELD
-                && let Some(&start) = self.windows.keys().next()
-            {
-                self.send(start, out)?;
-            }
+        if matches!(self.acks, Acks::Results)
+            && self.held > MOST_HELD
+            && let Some(&start) = self.windows.keys().next()
+        {
+            self.send(start, out)?;
         }
         Ok(())
     }
@@ -427,7 +426,8 @@ impl Transform for Aggregator {
         let component = self.component.clone();
         let Acks::Checkpoint(kept) = &mut self.acks else { return unneeded(saved) };
         let no_ack = || Self::no_ack(&component);
-        (self.windows, self.watermark) = kept.restore(saved, self.by.len(), &self.kinds, no_ack)?;
+        let Some(restored) = kept.restore(saved, self.by.len(), &self.kinds, no_ack)? else { return Ok(()) };
+        (self.windows, self.watermark) = restored;
         self.groups = self.windows.values().map(Window::len).sum();
         self.bytes = self.windows.values().map(Window::bytes).sum();
         self.note_memory();

@@ -173,6 +173,10 @@ fn a_run_that_is_stopped_leaves_windows_of_its_state_to_the_next_one() {
     let (_, batch) = out.take().remove(0);
     assert_eq!(results(&batch), [(0, Some("a".to_owned()), 2, Some(5))]);
     batch.settle(Outcome::Delivered);
+    second.pre_commit().unwrap();
+    let saved = second.state().unwrap();
+    // No window is open, so the options may change.
+    build("{ values: { n: count(*) } }").restore(saved).unwrap();
 }
 
 /// Between two checkpoints, results leave whose messages the former one has.
