@@ -118,8 +118,7 @@ fn unknown(name: &str) -> ExpressionError {
         return match name.to_lowercase().as_str() {
             "max" => error.help("The greatest of several values is `greatest(a, b)`."),
             "min" => error.help("The least of several values is `least(a, b)`."),
-            _ => error
-                .help("Write the messages to a file or an object, and query that, for example with DuckDB."),
+            _ => error.help("The transform `aggregate` has functions over several messages."),
         };
     }
     let error = ExpressionError::new(format!("There is no function `{name}`."));

@@ -23,6 +23,8 @@ mod window;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use schemars::JsonSchema;
@@ -254,6 +256,10 @@ impl Aggregate {
             text: function.text().to_owned(),
             of: function.of().map(evaluator),
         });
+        let shown = Arc::new(AtomicU64::new(0));
+        let count = shown.clone();
+        let help = "The groups of open windows.";
+        context.details.show_gauge("groups", help, move || count.load(Relaxed));
         let timing = self.timing();
         let journal = context.journal.clone().filter(|_| context.resumes && context.resends);
         let acks = match journal {
@@ -283,6 +289,7 @@ impl Aggregate {
             windows: BTreeMap::new(),
             watermark: if matches!(timing, Timing::Event(..)) { i64::MIN } else { 0 },
             groups: 0,
+            shown,
             bytes: 0,
             memory: Kept::new(&context.memory),
             held: 0,

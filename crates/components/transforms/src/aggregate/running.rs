@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime};
 
 use arrow_array::BooleanArray;
@@ -69,6 +70,8 @@ pub(super) struct Aggregator {
     pub(super) watermark: i64,
     /// The number of groups of all windows, and their memory.
     pub(super) groups: usize,
+    /// The number of groups, as `/metrics` shows it.
+    pub(super) shown: Arc<AtomicU64>,
     pub(super) bytes: usize,
     pub(super) memory: Kept,
     /// The number of acks of batches in all windows.
@@ -175,9 +178,10 @@ impl Aggregator {
         Ok(None)
     }
 
-    /// Counts the groups, and the acks that wait, on the budget.
+    /// Counts the groups, and the acks that wait, on the budget, and shows the number of groups.
     fn note_memory(&mut self) {
         self.memory.set(self.bytes + self.held * ACK);
+        self.shown.store(self.groups as u64, Relaxed);
     }
 
     /// Counts messages. Returns the starts of their windows, and the messages that are not counted.

@@ -3,7 +3,6 @@ mod kept;
 use super::*;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use arrow_array::cast::AsArray;
@@ -294,7 +293,9 @@ fn the_memory_of_groups_is_bounded_and_given_back() {
         assert!(budget.used() < 2 << 20, "{}", budget.used());
     }
     assert!(rejected > 0 && budget.used() > 1 << 19, "{rejected} {}", budget.used());
+    assert_eq!(context.details.gauges()[0].value, 20_000 - rejected as u64);
     transform.finish(&mut out).unwrap();
+    assert_eq!(context.details.gauges()[0].value, 0);
     let counted: usize = out.take().into_iter().map(|(_, batch)| batch.rows()).sum();
     assert_eq!(counted + rejected, 20_000);
     drop((transform, out));
