@@ -81,13 +81,16 @@ fn messages_are_counted_once_when_a_run_is_killed() {
             format!("{first} {last} {}", last - first + 1)
         })
         .collect();
-    for (options, expected) in [("max_count: 300,", windows), ("", vec![format!("0 {} {LINES}", LINES - 1)])] {
+    for (options, expected) in [("max_count: 300,", windows), ("", vec![format!("0 {} {LINES}", LINES - 1)])]
+    {
         let transforms = format!(
             "{{ aggregate: {{ {options} values: {{ a: first(payload), z: last(payload), n: count(*) }} }} }}, \
              {{ encode: {{ format: text, template: '{{a}} {{z}} {{n}}' }} }}"
         );
         for sink in ["file: { path: out/all.txt }", "objects: { url: out/all.txt, part_size: 4KiB }"] {
-            for failpoint in ["checkpoint.after=kill@4", "checkpoint.before=kill@5", "pre_commit.after=kill@3"] {
+            for failpoint in
+                ["checkpoint.after=kill@4", "checkpoint.before=kill@5", "pre_commit.after=kill@3"]
+            {
                 let found = killed_at(failpoint, &transforms, sink);
                 assert!(found == expected, "{options} {sink}, {failpoint}: {found:?}");
             }

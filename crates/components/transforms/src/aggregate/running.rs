@@ -224,7 +224,7 @@ impl Aggregator {
                 let groups = window.len();
                 let (grown, replaced) = window.add(&rows, row, &mut self.scratch);
                 self.groups += window.len() - groups;
-                self.bytes += grown;
+                self.bytes = self.bytes.saturating_add_signed(grown);
                 if let Acks::Checkpoint(kept) = &mut self.acks {
                     kept.replaced(replaced);
                 }

@@ -108,20 +108,20 @@ impl Window {
         is_new
     }
 
-    /// Adds a message. `bytes` is memory for the time of the call. Returns by how many bytes the window grew,
-    /// and the entry of the journal that is out of date now.
-    pub(super) fn add(&mut self, rows: &Rows<'_>, row: usize, bytes: &mut Vec<u8>) -> (usize, Option<u64>) {
+    /// Adds a message. `bytes` is memory for the time of the call. Returns by how many bytes the window grew
+    /// or shrank, and the entry of the journal that is out of date now.
+    pub(super) fn add(&mut self, rows: &Rows<'_>, row: usize, bytes: &mut Vec<u8>) -> (isize, Option<u64>) {
         let Some(&hash) = rows.hashes.get(row) else { return (0, None) };
         self.count = self.count.saturating_add(1);
         let groups = &mut self.groups;
-        let mut grown = 0;
+        let mut grown = 0_isize;
         let place = *self.places.entry(hash).or_insert_with(|| {
             let group = Group {
                 hash: ((hash >> 64) as u64, hash as u64),
                 keys: rows.keys.iter().map(|key| key.view(row).to_scalar()).collect(),
                 values: rows.kinds.iter().map(|kind| Accumulator::new(*kind)).collect(),
             };
-            grown = group.bytes();
+            grown = group.bytes().cast_signed();
             groups.push(group);
             groups.len() as u32 - 1
         }) as usize;
@@ -134,7 +134,7 @@ impl Window {
             if !view.is_null() {
                 let before = value.heap();
                 value.add(view, bytes);
-                grown = (grown + value.heap()).saturating_sub(before);
+                grown += value.heap().cast_signed() - before.cast_signed();
             }
         }
         let block = place / BLOCK;

@@ -4,8 +4,8 @@
 //! messages. They are settled together with the file, or by a checkpoint that has the unfinished file: see
 //! the module `kept`. After a kill, the next run continues that file, and reads the other messages again.
 //!
-//! A transform has no clock: it runs only when messages arrive. So a file older than `max_age` is finished by
-//! the next message, or by the end of the run.
+//! It does not tick, and runs only when messages arrive. So a file older than `max_age` is finished by the
+//! next message, or by the end of the run.
 
 mod growing;
 mod kept;

@@ -302,6 +302,21 @@ fn the_memory_of_groups_is_bounded_and_given_back() {
     assert_eq!(budget.used(), 0);
 }
 
+/// The memory of a value that became shorter was never given back.
+#[test]
+fn the_memory_of_groups_is_that_of_their_present_values() {
+    let context = testing::context();
+    let yaml = "{ values: { l: last(payload), d: distinct(payload) } }";
+    let mut transform = testing::options::<Aggregate>(yaml).aggregator(&context, now).unwrap();
+    let mut out = Outputs::new("test".into());
+    for number in 0..1100 {
+        let lines = [number.to_string().repeat(500), number.to_string()];
+        transform.apply(testing::batch(lines), &mut out).unwrap();
+    }
+    assert!(out.take().is_empty());
+    assert_eq!(transform.bytes, transform.windows.values().map(window::Window::bytes).sum::<usize>());
+}
+
 #[test]
 fn options_that_make_no_sense_are_mistakes() {
     let count = |yaml: &str| testing::messages(testing::options::<Aggregate>(yaml).check());
