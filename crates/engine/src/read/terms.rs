@@ -151,7 +151,7 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
     (
         "reduce",
         None,
-        "`aggregate` has counts, sums, first and last values of each key. Lines that belong together are joined by `framing: { start_pattern: … }` of the source `file`.",
+        "`aggregate` computes counts, sums, first and last values of each key. Lines that belong together are joined by `framing: { start_pattern: … }` of the source `file`.",
     ),
     ("window", None, "Use `aggregate`, with `every` or `max_count`."),
     ("log_to_metric", None, "Use `aggregate`, or the sink `statsd`, which counts messages."),
