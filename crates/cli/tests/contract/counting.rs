@@ -1,9 +1,12 @@
 //! Transforms that count agree with what is in the output, whenever a run is killed.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 
-use thalweg_testkit::program::{Launch, Program};
+use rustix::process::Signal;
+use thalweg_testkit::program::{Launch, PATIENCE, Program};
 use thalweg_testkit::read;
 
 use crate::PROGRAM;
@@ -96,6 +99,29 @@ fn messages_are_counted_once_when_a_run_is_killed() {
             }
         }
     }
+}
+
+/// No message comes after the one that waits, so its window ends by the clock.
+#[test]
+fn a_client_is_answered_when_the_results_of_its_window_are_delivered() {
+    let program = Program::new(Path::new(PROGRAM)).unwrap();
+    let config = "sources: { in: { http: { address: '127.0.0.1:0' } } }\n\
+                  pipelines: { main: { from: in, to: out, transforms: [\
+                  { aggregate: { every: 1s, values: { n: count(*) } } }, \
+                  { encode: { format: text, template: 'n={n}' } }] } }\n\
+                  sinks: { out: { file: { path: out.txt } } }\n";
+    program.write("pipeline.yaml", config).unwrap();
+    let mut running = program.start(&Launch::of("pipeline.yaml")).unwrap();
+    let mut client = TcpStream::connect(running.address().unwrap()).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = b"POST / HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: 5\r\n\r\nhello";
+    client.write_all(request).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(fs::read_to_string(program.path("out.txt")).unwrap(), "n=1\n");
+    running.signal(Signal::TERM);
+    running.wait().unwrap();
 }
 
 /// A table that is full has a part of a batch, and the unfinished one after it the rest.

@@ -106,6 +106,10 @@ pub struct Context {
     /// of earlier runs. False if a source takes messages as a service does, or a component removes the files
     /// that were read: those of earlier runs never come again, so sinks append.
     pub starts_over: bool,
+    /// True if every source reads on at the last saved position after a kill: see
+    /// [`SourceConfig::rereads`]. Checkpoints are then taken while nothing moves, and transforms are asked to
+    /// [`Transform::pre_commit`].
+    pub rereads: bool,
     /// The target size of a batch, in bytes of payload.
     pub batch_bytes: usize,
     /// The component's account with the budget. A buffer of the size of a file is reserved here before it is

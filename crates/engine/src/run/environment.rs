@@ -112,6 +112,7 @@ impl Environment {
             resumes: self.resumes,
             resends: input.resends,
             starts_over: input.starts_over,
+            rereads: input.rereads,
             batch_bytes: self.batch_bytes,
             memory: self.handle.budget.share(),
             temporary: self.temporary.clone(),

@@ -43,6 +43,7 @@ pub fn context() -> Context {
         resumes: false,
         resends: true,
         starts_over: true,
+        rereads: true,
         batch_bytes: 1 << 20,
         memory: Budget::new(256 << 20).share(),
         temporary: TEMPORARY.with(Clone::clone),

@@ -261,7 +261,7 @@ impl Aggregate {
         let help = "The groups of open windows.";
         context.details.show_gauge("groups", help, move || count.load(Relaxed));
         let timing = self.timing();
-        let journal = context.journal.clone().filter(|_| context.resumes && context.resends);
+        let journal = context.journal.clone().filter(|_| context.resumes && context.rereads);
         let acks = match journal {
             Some(journal) => {
                 Acks::Checkpoint(Box::new(KeptWindows::new(journal, self.description(), &context.name)))

@@ -59,7 +59,10 @@ pub(super) const PROMISES: &[Promise] = &[
     shown("Without `--state` they start afresh.", &["cli: a_transform_without_a_state_starts_afresh"]),
     shown(
         "If a source cannot read its messages again, `aggregate` keeps nothing, and acknowledges messages when the results of their window are delivered.",
-        &["transforms: acks_wait_for_the_results_unless_a_run_starts_over"],
+        &[
+            "transforms: acks_wait_for_the_results_unless_a_run_starts_over",
+            "cli: a_client_is_answered_when_the_results_of_its_window_are_delivered",
+        ],
     ),
     shown(
         "`write` and `upload` write a file that comes again to the same place.",

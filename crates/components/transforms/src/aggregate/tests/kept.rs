@@ -11,7 +11,7 @@ fn killed(yaml: &str, batches: &[&[Message]], kills: &[Killed]) -> Vec<Found> {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(Store::open(folder.path()).unwrap());
     let journal = Some(Journal::new(store, "test"));
-    let context = Context { resumes: true, resends: true, journal, ..testing::context() };
+    let context = Context { resumes: true, journal, ..testing::context() };
     let (mut found, mut saved, mut covered, mut left) = (Vec::new(), None, 0, 0);
     for &(between, length) in kills.iter().chain([&(2, usize::MAX)]) {
         let (settled, begun) = (Arc::new(AtomicUsize::new(0)), covered);
@@ -79,7 +79,7 @@ proptest! {
     fn a_damaged_state_is_refused(at in any::<prop::sample::Index>(), with in "[0-9a-z\"{}\\[\\],]{0,3}", length in 0..9_usize) {
         let folder = tempfile::tempdir().unwrap();
         let journal = Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test");
-        let context = Context { resumes: true, resends: true, journal: Some(journal.clone()), ..testing::context() };
+        let context = Context { resumes: true, journal: Some(journal.clone()), ..testing::context() };
         let yaml = "{ by: k, values: { a: distinct(n), b: \"quantile(n, 0.5)\", c: max(k), d: sum(n) } }";
         let build = || testing::options::<Aggregate>(yaml).build(&context).unwrap();
         let (mut first, mut out) = (build(), Outputs::new("test".into()));
@@ -122,7 +122,7 @@ fn acks_wait_for_the_results_unless_a_run_starts_over() {
     for (context, is_settled) in [
         (testing::context(), true),
         (Context { starts_over: false, ..testing::context() }, false),
-        (Context { resumes: true, resends: false, journal, ..testing::context() }, false),
+        (Context { resumes: true, rereads: false, journal, ..testing::context() }, false),
     ] {
         let settled = Arc::new(AtomicUsize::new(0));
         let mut transform =
@@ -149,7 +149,7 @@ fn acks_wait_for_the_results_unless_a_run_starts_over() {
 fn a_run_that_is_stopped_leaves_windows_of_its_state_to_the_next_one() {
     let folder = tempfile::tempdir().unwrap();
     let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
-    let context = Context { resumes: true, resends: true, journal, ..testing::context() };
+    let context = Context { resumes: true, journal, ..testing::context() };
     let build = |yaml: &str| testing::options::<Aggregate>(yaml).build(&context).unwrap();
     let yaml = format!("{{ {VALUES} }}");
     let (mut first, mut out) = (build(&yaml), Outputs::new("test".into()));
@@ -163,7 +163,7 @@ fn a_run_that_is_stopped_leaves_windows_of_its_state_to_the_next_one() {
         refused.starts_with("an earlier run left open windows of other options: `by: [k], "),
         "{refused}"
     );
-    let without = Context { resends: false, ..context.clone() };
+    let without = Context { rereads: false, ..context.clone() };
     let refused = testing::options::<Aggregate>(&yaml).build(&without).unwrap().restore(saved.clone());
     assert!(refused.unwrap_err().to_string().starts_with("an earlier run left open windows, but a source"));
     let mut second = build(&yaml);
@@ -184,7 +184,7 @@ fn a_run_that_is_stopped_leaves_windows_of_its_state_to_the_next_one() {
 fn results_that_are_not_delivered_stay_in_the_state() {
     let folder = tempfile::tempdir().unwrap();
     let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
-    let context = Context { resumes: true, resends: true, journal, ..testing::context() };
+    let context = Context { resumes: true, journal, ..testing::context() };
     let yaml = format!("{{ {VALUES}, every: 10s, time: t }}");
     let build = || testing::options::<Aggregate>(&yaml).build(&context).unwrap();
     let again = |saved: Option<Value>| {
