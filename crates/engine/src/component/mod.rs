@@ -106,9 +106,8 @@ pub struct Context {
     /// of earlier runs. False if a source takes messages as a service does, or a component removes the files
     /// that were read: those of earlier runs never come again, so sinks append.
     pub starts_over: bool,
-    /// True if every source reads on at the last saved position after a kill: see
-    /// [`SourceConfig::rereads`]. Checkpoints are then taken while nothing moves, and transforms are asked to
-    /// [`Transform::pre_commit`].
+    /// True if every source reads on at the last saved position after a kill: see [`SourceConfig::rereads`].
+    /// Checkpoints are then taken while nothing moves, and transforms are asked to [`Transform::pre_commit`].
     pub rereads: bool,
     /// The target size of a batch, in bytes of payload.
     pub batch_bytes: usize,
