@@ -272,6 +272,9 @@ fn counters_edges_and_latencies_are_those_of_the_run() {
     let edge = edges.iter().find(|edge| edge["from"] == "in" && edge["output"] == "main").unwrap();
     assert!(edge["messages"].as_u64().unwrap() > 0, "{edge}");
     assert!(stats["budget"]["limit"].as_u64().unwrap() > 0, "{stats}");
+    for holder in ["in", "out", "dead letters", "other work"] {
+        assert!(named(&stats["budget"]["holders"], "name", holder)["bytes"].is_u64(), "{stats}");
+    }
     assert!(stats["dead_letters"]["full"].is_null(), "{stats}");
     let (_, metrics) = running.get("/metrics");
     for line in [
@@ -279,6 +282,7 @@ fn counters_edges_and_latencies_are_those_of_the_run() {
         "thalweg_source_latency_seconds_count{component=\"in\"} ",
         "thalweg_source_oldest_unsettled_seconds{component=\"in\"} ",
         "thalweg_edge_messages_total{from=\"in\",output=\"main\",to=\"out\"} ",
+        "thalweg_budget_held_bytes{holder=\"in\"} ",
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }

@@ -106,7 +106,7 @@ pub(super) static ROUTES: [Route; 17] = [
     read(
         "/api/v1/stats",
         Operation::Stats,
-        "counters of components, edges and queues; latencies; the budget",
+        "counters of components, edges and queues; latencies; the budget and its holders",
     ),
     Route {
         parameters: &[

@@ -166,7 +166,7 @@ impl<'a> Wiring<'a> {
             before: operators
                 .map(|operator| (operator.node.name.clone(), operator.node.before.clone()))
                 .collect(),
-            budget: handle.budget.clone(),
+            budget: handle.budget.held_by(&handle.letters.name),
             stop: handle.stop.clone(),
             rehearsal: self.environment.rehearsal.clone(),
         };
