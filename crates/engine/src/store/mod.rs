@@ -382,15 +382,15 @@ impl Store {
         self.letters.last()
     }
 
-    /// Removes dead letters.
+    /// Removes dead letters, and returns how many of them there were.
     ///
     /// # Errors
     /// If the store cannot be written.
-    pub fn remove_letters(&self, ids: &[DeadLetterId]) -> Result<(), Error> {
+    pub fn remove_letters(&self, ids: &[DeadLetterId]) -> Result<u64, Error> {
         Failpoint::LettersRemoveBefore.pass();
-        self.letters.remove(ids)?;
+        let removed = self.letters.remove(ids)?;
         Failpoint::LettersRemoveAfter.pass();
-        Ok(())
+        Ok(removed)
     }
 
     /// Returns the entries whose keys start with both prefixes. Their names keep only the second one.
