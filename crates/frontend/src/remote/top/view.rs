@@ -52,7 +52,7 @@ impl Look {
     /// The holders that are no components, and hold something.
     fn other_holders(&self) -> impl Iterator<Item = String> {
         let holders = rows(&self.stats["budget"], "holders").iter();
-        let others = holders.filter(|held| {
+        let others = holders.filter(move |held| {
             number(&held["bytes"]) > 0 && named(&self.stats, "components", "name", &held["name"]).is_none()
         });
         others.map(|held| format!("{} of it held by {}", bytes(number(&held["bytes"])), text(&held["name"])))
