@@ -76,7 +76,7 @@ impl Server {
                 max_files: settings.max_files,
                 patience: CLIENT_TIMEOUT,
             },
-            room: Room { share: budget.held_by("uploaded files").share(), temporary, in_memory: true },
+            room: Room { share: budget.share(), temporary, in_memory: true },
             turns: Arc::new(Semaphore::new(all_turns as usize)),
             all_turns,
             settings,
