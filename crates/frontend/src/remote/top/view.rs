@@ -55,7 +55,9 @@ impl Look {
         let others = holders.filter(move |held| {
             number(&held["bytes"]) > 0 && named(&self.stats, "components", "name", &held["name"]).is_none()
         });
-        others.map(|held| format!("{} of it held by {}", bytes(number(&held["bytes"])), text(&held["name"])))
+        others.map(|held| {
+            format!("{} of the memory held by {}", bytes(number(&held["bytes"])), text(&held["name"]))
+        })
     }
 }
 
@@ -95,6 +97,7 @@ pub(super) fn lines(look: &Look, width: usize, height: usize, paint: Paint) -> V
         let shown = aligned(&table.cells, width).into_iter().zip(table.styles);
         all.extend(shown.map(|(line, style)| (style, line)));
     }
+    all.extend(look.other_holders().map(|line| (Style::Plain, line)));
     let retrying =
         rows(&look.stats, "components").iter().filter(|component| component["retrying"].is_string());
     all.extend(retrying.map(|component| {
@@ -143,7 +146,6 @@ fn summary(look: &Look) -> Vec<(Style, String)> {
             ),
         ),
     ];
-    lines.extend(look.other_holders().map(|line| (Style::Plain, line)));
     if letters["full"].is_string() {
         lines.push((Style::Warning, text(&letters["full"])));
     }
@@ -305,13 +307,13 @@ mod tests {
         let expected = "\
 c.yaml  running, pid 12, up 0:12
 memory 12.0 of 256 MiB in flight, at most 20.0 MiB; 3 dead letters
-1.00 MiB of it held by open taps
 
 SOURCE  STATE     READ       BYTES      P50      P99  OLDEST      HELD
 in      running  100/s  9.77 KiB/s  1.50 ms  12.3 ms  2.50 s  8.00 MiB
 
 COMPONENT                          KIND       IN   OUT  ERRORS  BUSY     QUEUE      HELD
-main.transform_with_a_long_name_0  filter  100/s  50/s       7  0.10  4.00 KiB  3.00 MiB";
+main.transform_with_a_long_name_0  filter  100/s  50/s       7  0.10  4.00 KiB  3.00 MiB
+1.00 MiB of the memory held by open taps";
         assert_eq!(shown.join("\n"), expected);
     }
 
