@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use thalweg_broker::keeping::settle_wait;
 use thalweg_engine::{Error, Settled, SourceOutput};
 use thalweg_record::{Outcome, Settlement};
 use tokio::sync::mpsc;
@@ -17,9 +18,6 @@ use crate::connection::Writer;
 const LOOK: Duration = Duration::from_millis(100);
 /// How long messages that failed wait before they return to their queue, which delivers them at once.
 const RETRY: Duration = Duration::from_secs(1);
-/// How long the source waits at its end until all is settled: the first value if the run is being stopped.
-/// Both count from the last progress.
-const SETTLE_WAIT: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(60)];
 
 /// Messages that were sent on, by their numbers.
 pub(super) struct Sent {
@@ -93,8 +91,7 @@ impl Acknowledgements {
 
     /// True if the source need not wait any longer.
     fn is_over(&self, out: &SourceOutput, moved: Instant) -> bool {
-        let wait = SETTLE_WAIT[usize::from(!out.is_stopping())];
-        self.settling.is_empty() || moved.elapsed() >= wait
+        self.settling.is_empty() || moved.elapsed() >= settle_wait(out)
     }
 
     async fn settled(

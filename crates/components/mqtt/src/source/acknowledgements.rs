@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use thalweg_broker::keeping::settle_wait;
 use thalweg_engine::{Error, Settled, SourceOutput};
 use thalweg_record::Settlement;
 use tokio::sync::mpsc;
@@ -15,9 +16,6 @@ use crate::wire::{self, Reason};
 
 /// How often the keeper looks after the end of the source.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long the source waits at its end until all is settled: the first value if the run is being stopped.
-/// Both count from the last progress.
-const SETTLE_WAIT: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(60)];
 
 /// News of the task that sends messages on.
 pub(super) enum News {
@@ -88,8 +86,7 @@ impl Acknowledgements {
 
     /// True if the source need not wait any longer.
     fn is_over(&self, out: &SourceOutput, moved: Instant) -> bool {
-        let wait = SETTLE_WAIT[usize::from(!out.is_stopping())];
-        self.settling.is_empty() || moved.elapsed() >= wait
+        self.settling.is_empty() || moved.elapsed() >= settle_wait(out)
     }
 
     fn settled(

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use parking_lot::Mutex;
+use thalweg_broker::keeping::{SETTLE_WAIT, settle_wait};
 use thalweg_engine::{Settled, SourceOutput};
 use thalweg_record::Settlement;
 use tokio::sync::mpsc;
@@ -30,9 +31,6 @@ const ATTEMPTS: u32 = 5;
 const WRITE: Duration = Duration::from_secs(1);
 /// The bytes of answers that may wait to be read. An answer is a subject without a payload.
 const ANSWERS: usize = 256 << 10;
-/// How long the source waits at its end until all is settled: the first value if the run is being stopped.
-/// Both count from the last progress.
-const SETTLE_WAIT: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(60)];
 
 /// News of the task that sends messages on.
 pub(super) enum News {
@@ -151,7 +149,7 @@ impl Acknowledgements {
     fn is_over(&self, out: &SourceOutput, moved: Instant) -> bool {
         // Messages are acknowledged after a checkpoint.
         out.save_soon();
-        let wait = SETTLE_WAIT[usize::from(!out.is_stopping())];
+        let wait = settle_wait(out);
         // Without an answer, the server delivers messages again, and a later run acknowledges them.
         let answers = if self.settling.is_empty() { SETTLE_WAIT[0] } else { wait };
         (self.settling.is_empty() && self.unanswered.is_empty()) || moved.elapsed() >= wait.min(answers)

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use thalweg_broker::keeping::{SETTLE_WAIT, settle_wait};
 use thalweg_engine::{Error, Settled, SourceOutput};
 use thalweg_record::Settlement;
 use tokio::sync::mpsc;
@@ -19,7 +20,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::link::{Link, Replies};
 use super::pending::{IDS, Place, Sent, Shared};
-use super::{FAREWELL, head, unless_stopped};
+use super::{head, unless_stopped};
 use crate::connection::{Connection, Servers, refused};
 use crate::id::Id;
 use crate::resp::{Commands, Limits, Reply};
@@ -35,9 +36,6 @@ const TOGETHER: usize = 1 << 20;
 /// How many entries of other consumers are looked at in a step, and how many ids may wait to be read.
 const SCAN: &str = "100";
 const WAITING: usize = 1000;
-/// How long the source waits at its end until all is settled: the first value if the run is being stopped.
-/// Both count from the last progress.
-const SETTLE_WAIT: [Duration; 2] = [FAREWELL, Duration::from_secs(60)];
 
 /// News of the task that reads.
 pub(super) enum News {
@@ -183,7 +181,7 @@ impl Keeper {
     fn is_over(&self, out: &SourceOutput, moved: Instant) -> bool {
         // Messages are acknowledged after a checkpoint.
         out.save_soon();
-        let wait = SETTLE_WAIT[usize::from(!out.is_stopping())];
+        let wait = settle_wait(out);
         // A later run reads again what the server does not let go now.
         let removed = if self.settling.is_empty() { SETTLE_WAIT[0] } else { wait };
         (self.settling.is_empty() && (self.settled.is_empty() || out.is_dry()))

@@ -1,0 +1,104 @@
+//! Reading and acknowledging over one connection.
+//!
+//! A source of a broker has two tasks for each connection: one reads messages and sends them on, the other
+//! keeps what was sent on until it is settled, and acknowledges it. Neither may end alone.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use thalweg_engine::{Error, SourceOutput};
+
+/// How long a source waits at its end until all is settled: the first value if the run is being stopped.
+/// Both count from the last progress.
+pub const SETTLE_WAIT: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(60)];
+
+/// Returns how long a source waits at its end until all is settled, counted from the last progress.
+pub fn settle_wait(out: &SourceOutput) -> Duration {
+    SETTLE_WAIT[usize::from(!out.is_stopping())]
+}
+
+/// The end of keeping, as reading sees it.
+#[derive(Debug, Default)]
+pub struct Kept {
+    has_ended: AtomicBool,
+    has_failed: AtomicBool,
+}
+
+impl Kept {
+    /// True if nothing more is acknowledged over this connection.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
+    }
+
+    /// True if nothing can be acknowledged over this connection.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs both until they end. When keeping ends, reading learns of it and ends by itself: messages that it is
+/// sending on would be lost for the engine if it were dropped. If reading fails, nothing is left to keep.
+///
+/// # Errors
+/// That of keeping, or else that of reading.
+pub async fn joined(
+    reading: impl Future<Output = Result<(), Error>>,
+    keeping: impl Future<Output = Result<(), Error>>,
+    kept: &Kept,
+) -> Result<(), Error> {
+    let (mut reading, mut keeping) = (pin!(reading), pin!(keeping));
+    let ended = tokio::select! {
+        read = &mut reading => {
+            read?;
+            return keeping.await;
+        }
+        ended = &mut keeping => ended,
+    };
+    kept.has_failed.store(ended.is_err(), Ordering::Relaxed);
+    kept.has_ended.store(true, Ordering::Relaxed);
+    let read = reading.await;
+    ended.and(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The source had dropped messages that were on their way, so that the run failed.
+    #[tokio::test]
+    async fn what_is_being_sent_on_arrives_also_if_nothing_can_be_acknowledged() {
+        let (kept, has_sent) = (Kept::default(), AtomicBool::new(false));
+        let reading = async {
+            while !kept.has_failed() {
+                tokio::task::yield_now().await;
+            }
+            has_sent.store(true, Ordering::Relaxed);
+            Err(Error::temporary("read"))
+        };
+        let keeping = async { Err(Error::temporary("kept")) };
+        let ended = joined(reading, keeping, &kept).await;
+        assert_eq!(ended.unwrap_err().to_string(), "kept");
+        assert!(has_sent.load(Ordering::Relaxed));
+    }
+
+    #[tokio::test]
+    async fn after_the_last_message_is_read_what_is_on_its_way_is_kept() {
+        let (kept, has_kept) = (Kept::default(), AtomicBool::new(false));
+        let keeping = async {
+            tokio::task::yield_now().await;
+            has_kept.store(true, Ordering::Relaxed);
+            Ok(())
+        };
+        joined(async { Ok(()) }, keeping, &kept).await.unwrap();
+        assert!(has_kept.load(Ordering::Relaxed) && !kept.has_failed());
+    }
+
+    #[tokio::test]
+    async fn nothing_is_kept_if_reading_fails() {
+        let kept = Kept::default();
+        let reading = async { Err(Error::temporary("read")) };
+        let ended = joined(reading, std::future::pending(), &kept).await;
+        assert_eq!(ended.unwrap_err().to_string(), "read");
+    }
+}

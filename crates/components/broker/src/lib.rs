@@ -1,0 +1,13 @@
+//! What the sources and sinks of brokers share.
+//!
+//! Each protocol has a crate of its own, and a client of its own. The duties around a protocol are the same:
+//! a source acknowledges messages when they are settled, while it reads others.
+//!
+//! - [`keeping`]: reading and acknowledging over one connection, until both have ended.
+//!
+//! A part is here if two crates of brokers use it, and if it knows no protocol. No component lives here, and
+//! no option of one: those that all network components share are in `thalweg-net`.
+//!
+//! See docs/decisions/107-brokers-share-a-crate.md.
+
+pub mod keeping;
