@@ -3,6 +3,7 @@
 //! Each protocol has a crate of its own, and a client of its own. The duties around a protocol are the same:
 //! a source acknowledges messages when they are settled, while it reads others.
 //!
+//! - [`input`]: the elements of frames and packets, for parsers.
 //! - [`keeping`]: reading and acknowledging over one connection, until both have ended.
 //!
 //! A part is here if two crates of brokers use it, and if it knows no protocol. No component lives here, and
@@ -10,4 +11,5 @@
 //!
 //! See docs/decisions/107-brokers-share-a-crate.md.
 
+pub mod input;
 pub mod keeping;
