@@ -3,6 +3,7 @@
 //! Each protocol has a crate of its own, and a client of its own. The duties around a protocol are the same:
 //! a source acknowledges messages when they are settled, while it reads others.
 //!
+//! - [`halves`]: bytes of a connection are read, and whole frames written.
 //! - [`input`]: the elements of frames and packets, for parsers.
 //! - [`keeping`]: reading and acknowledging over one connection, until both have ended.
 //!
@@ -11,5 +12,6 @@
 //!
 //! See docs/decisions/107-brokers-share-a-crate.md.
 
+pub mod halves;
 pub mod input;
 pub mod keeping;
