@@ -6,8 +6,8 @@
 
 use std::collections::VecDeque;
 
-use arrow_array::{Array, BinaryViewArray};
-use thalweg_record::{Batch, Lease, is_same_payload};
+use thalweg_broker::outcomes::{Outcomes, State};
+use thalweg_record::{Batch, Lease};
 
 use super::outgoing::Content;
 use crate::wire::{Close, Confirmation};
@@ -27,6 +27,19 @@ enum Row {
     Refused(String),
 }
 
+impl State for Row {
+    fn unsent() -> Self {
+        Self::Unsent
+    }
+
+    fn refused(self) -> Option<String> {
+        match self {
+            Self::Refused(reason) => Some(reason),
+            _ => None,
+        }
+    }
+}
+
 /// A message without a confirmation.
 #[derive(Debug, Clone, Copy)]
 struct Open {
@@ -40,8 +53,7 @@ struct Open {
 /// The messages of a batch.
 #[derive(Default)]
 pub(super) struct Pending {
-    payload: Option<BinaryViewArray>,
-    rows: Vec<Row>,
+    rows: Outcomes<Row>,
     /// Those without a confirmation, in the order of their numbers.
     open: VecDeque<Open>,
     /// The number of the last message of the channel.
@@ -50,8 +62,6 @@ pub(super) struct Pending {
     next: usize,
     /// The number of messages of this batch that have an outcome.
     steps: u64,
-    /// Covers the memory of the rows, and the frames.
-    memory: Option<Lease>,
 }
 
 /// The meaning of a confirmation.
@@ -68,25 +78,17 @@ pub(super) enum Confirmed {
 impl Pending {
     /// Begins a batch, or continues it if it is the same as before.
     pub(super) fn begin(&mut self, batch: &Batch, claim: impl FnOnce() -> Lease) {
-        let payload = batch.payload();
-        let is_known = self.payload.as_ref().is_some_and(|known| is_same_payload(known, payload));
-        if !is_known {
+        if self.rows.are_of_another(batch) {
             self.finish();
-            self.payload = Some(payload.clone());
-            self.rows = vec![Row::Unsent; payload.len()];
-            self.memory = Some(claim());
+            self.rows.begin(batch, claim());
         }
     }
 
     /// Ends the batch. Returns the refused rows in order.
     pub(super) fn finish(&mut self) -> Vec<(u32, String)> {
-        let rows = std::mem::take(&mut self.rows);
+        let refused = self.rows.finish();
         *self = Self { last_tag: self.last_tag, ..Self::default() };
-        let refused = rows.into_iter().enumerate().filter_map(|(number, row)| match row {
-            Row::Refused(reason) => Some((number as u32, reason)),
-            _ => None,
-        });
-        refused.collect()
+        refused
     }
 
     /// The number of messages of this batch that have an outcome.
@@ -98,7 +100,7 @@ impl Pending {
     pub(super) fn send_again(&mut self) {
         (self.next, self.last_tag) = (0, 0);
         self.open.clear();
-        for row in &mut self.rows {
+        for row in self.rows.iter_mut() {
             if matches!(row, Row::Sent | Row::Returned(_)) {
                 *row = Row::Unsent;
             }
@@ -198,7 +200,7 @@ impl Pending {
 
     /// Notes that all messages without an outcome are refused.
     pub(super) fn refuse_rest(&mut self, reason: &str) {
-        for row in &mut self.rows {
+        for row in self.rows.iter_mut() {
             if matches!(row, Row::Unsent | Row::Sent | Row::Returned(_)) {
                 *row = Row::Refused(reason.to_owned());
             }

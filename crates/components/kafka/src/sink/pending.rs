@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use arrow_array::{Array, BinaryViewArray};
+use thalweg_broker::outcomes::{Outcomes, State};
 use thalweg_engine::Error;
-use thalweg_record::{Batch, Lease, is_same_payload};
+use thalweg_record::{Batch, Lease};
 
 use super::records::Records;
 use super::refusals::Suspicion;
@@ -20,13 +20,10 @@ const RECALL: Duration = Duration::from_secs(1);
 /// The outcomes of the records of a batch. After a temporary error, the engine calls the sink with the same
 /// batch, which is recognised by the address of its payload views.
 pub(super) struct Pending<D> {
-    payload: Option<BinaryViewArray>,
-    rows: Vec<Row<D>>,
+    rows: Outcomes<Row<D>>,
     missing: Missing,
     /// True if the producer gave up records, or takes none any more.
     is_lost: bool,
-    /// Covers the copies in the queue.
-    memory: Option<Lease>,
 }
 
 enum Row<D> {
@@ -55,24 +52,34 @@ impl<D> Row<D> {
     }
 }
 
+impl<D> State for Row<D> {
+    fn unsent() -> Self {
+        Self::Unsent
+    }
+
+    fn refused(self) -> Option<String> {
+        match self {
+            Self::Refused(reason) => Some(reason),
+            _ => None,
+        }
+    }
+}
+
 impl<D> Default for Pending<D> {
     fn default() -> Self {
-        Self { payload: None, rows: Vec::new(), missing: Missing::default(), is_lost: false, memory: None }
+        Self { rows: Outcomes::default(), missing: Missing::default(), is_lost: false }
     }
 }
 
 impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
     /// Begins a batch, or continues it if it is the same as before. Returns true if it is another one.
     pub(super) fn begin(&mut self, batch: &Batch, claim: impl FnOnce() -> Lease) -> bool {
-        let payload = batch.payload();
-        let is_known = self.payload.as_ref().is_some_and(|known| is_same_payload(known, payload));
-        if !is_known {
-            let rows = std::iter::repeat_with(|| Row::Unsent).take(payload.len()).collect();
-            let missing = std::mem::take(&mut self.missing);
-            *self =
-                Self { payload: Some(payload.clone()), rows, missing, is_lost: false, memory: Some(claim()) };
+        let is_another = self.rows.are_of_another(batch);
+        if is_another {
+            self.rows.begin(batch, claim());
+            self.is_lost = false;
         }
-        !is_known
+        is_another
     }
 
     /// The number of records that were confirmed or refused.
@@ -149,7 +156,7 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
         let _ = tokio::time::timeout(timeout, producer.flush()).await;
         let mut error = None;
         let mut waiting = 0;
-        for row in &mut self.rows {
+        for row in self.rows.iter_mut() {
             let Row::Queued(delivery) = row else { continue };
             match outcome(delivery).await {
                 None => waiting += 1,
@@ -178,7 +185,7 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
     /// were not confirmed, so that they keep their order.
     pub(super) async fn recall(&mut self) {
         let deadline = tokio::time::Instant::now() + RECALL;
-        for row in &mut self.rows {
+        for row in self.rows.iter_mut() {
             let Row::Queued(delivery) = row else { continue };
             *row = match tokio::time::timeout_at(deadline, delivery).await {
                 Ok(outcome) => Row::after(outcome, true).0,
@@ -214,7 +221,7 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
 
     /// Notes the outcomes that are known, without waiting for others.
     pub(super) async fn note_outcomes(&mut self) {
-        for row in &mut self.rows {
+        for row in self.rows.iter_mut() {
             let Row::Queued(delivery) = row else { continue };
             if let Some(outcome) = outcome(delivery).await {
                 *row = Row::after(outcome, true).0;
@@ -237,7 +244,7 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
 
     /// Refuses all records without an outcome.
     pub(super) fn refuse_rest(&mut self, reason: &str) {
-        for row in &mut self.rows {
+        for row in self.rows.iter_mut() {
             if !matches!(row, Row::Delivered | Row::Refused(_)) {
                 *row = Row::Refused(reason.to_owned());
             }
@@ -246,13 +253,7 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
 
     /// Ends the batch, all of whose records have an outcome. Returns the refused rows in order.
     pub(super) fn finish(&mut self) -> Vec<(u32, String)> {
-        let rows = std::mem::take(&mut self.rows);
-        (self.payload, self.memory) = (None, None);
-        let refused = rows.into_iter().enumerate().filter_map(|(number, row)| match row {
-            Row::Refused(reason) => Some((number as u32, reason)),
-            _ => None,
-        });
-        refused.collect()
+        self.rows.finish()
     }
 }
 

@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 
-use arrow_array::{Array, BinaryViewArray};
-use thalweg_record::{Batch, Lease, is_same_payload};
+use thalweg_broker::outcomes::{Outcomes, State};
+use thalweg_record::{Batch, Lease};
 
 use crate::wire::{Ack, AckKind, Qos, Reason, Remedy};
 
@@ -24,6 +24,19 @@ enum Row {
     Done,
     /// Never taken.
     Refused(String),
+}
+
+impl State for Row {
+    fn unsent() -> Self {
+        Self::Unsent
+    }
+
+    fn refused(self) -> Option<String> {
+        match self {
+            Self::Refused(reason) => Some(reason),
+            _ => None,
+        }
+    }
 }
 
 /// The next packet to send.
@@ -51,8 +64,7 @@ pub(super) enum Answered {
 /// The messages of a batch.
 #[derive(Default)]
 pub(super) struct Pending {
-    payload: Option<BinaryViewArray>,
-    rows: Vec<Row>,
+    rows: Outcomes<Row>,
     /// The rows of the numbers that are in use.
     ids: HashMap<u16, usize>,
     last_id: u16,
@@ -62,8 +74,6 @@ pub(super) struct Pending {
     next: usize,
     /// The number of answers by which a message had its outcome, or came a step further.
     steps: u64,
-    /// Covers the memory of the rows, and the packets.
-    memory: Option<Lease>,
 }
 
 impl Row {
@@ -76,25 +86,17 @@ impl Row {
 impl Pending {
     /// Begins a batch, or continues it if it is the same as before.
     pub(super) fn begin(&mut self, batch: &Batch, claim: impl FnOnce() -> Lease) {
-        let payload = batch.payload();
-        let is_known = self.payload.as_ref().is_some_and(|known| is_same_payload(known, payload));
-        if !is_known {
+        if self.rows.are_of_another(batch) {
             self.finish();
-            self.payload = Some(payload.clone());
-            self.rows = vec![Row::Unsent; payload.len()];
-            self.memory = Some(claim());
+            self.rows.begin(batch, claim());
         }
     }
 
     /// Ends the batch. Returns the refused rows in order.
     pub(super) fn finish(&mut self) -> Vec<(u32, String)> {
-        let rows = std::mem::take(&mut self.rows);
+        let refused = self.rows.finish();
         *self = Self { last_id: self.last_id, ..Self::default() };
-        let refused = rows.into_iter().enumerate().filter_map(|(number, row)| match row {
-            Row::Refused(reason) => Some((number as u32, reason)),
-            _ => None,
-        });
-        refused.collect()
+        refused
     }
 
     /// The number of answers to this batch by which a message had its outcome, or came a step further.
@@ -106,7 +108,7 @@ impl Pending {
     /// the numbers of the earlier one.
     pub(super) fn send_again(&mut self, has_session: bool) {
         (self.next, self.waiting) = (0, 0);
-        for row in &mut self.rows {
+        for row in self.rows.iter_mut() {
             match row {
                 Row::Sent(_, is_sent) | Row::Received(_, is_sent) if has_session => *is_sent = false,
                 // The server has forgotten them, or they are sent as others.
@@ -186,7 +188,7 @@ impl Pending {
 
     /// Notes that all messages without an outcome are refused.
     pub(super) fn refuse_rest(&mut self, reason: &str) {
-        for row in &mut self.rows {
+        for row in self.rows.iter_mut() {
             if matches!(row, Row::Unsent | Row::Sent(..) | Row::Received(..)) {
                 *row = Row::Refused(reason.to_owned());
             }

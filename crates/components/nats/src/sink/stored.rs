@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use arrow_array::{Array, BinaryViewArray};
+use thalweg_broker::outcomes::{Outcomes, State};
 use thalweg_engine::Error;
-use thalweg_record::{Batch, Lease, is_same_payload};
+use thalweg_record::{Batch, Lease};
 
 use super::answer::Answer;
 use super::link::Link;
@@ -33,6 +33,19 @@ enum Row {
     Refused(String),
 }
 
+impl State for Row {
+    fn unsent() -> Self {
+        Self::Unsent
+    }
+
+    fn refused(self) -> Option<String> {
+        match self {
+            Self::Refused(reason) => Some(reason),
+            _ => None,
+        }
+    }
+}
+
 /// The limits of a sink.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
@@ -45,8 +58,7 @@ pub(super) struct Limits {
 /// The messages of a batch.
 #[derive(Default)]
 pub(super) struct Storing {
-    payload: Option<BinaryViewArray>,
-    rows: Vec<Row>,
+    rows: Outcomes<Row>,
     /// The number of the first message. Numbers are not used again.
     first: u64,
     /// The ids of messages begin with it, so that they differ from those of other runs.
@@ -61,8 +73,6 @@ pub(super) struct Storing {
     /// Why a message is to be sent again.
     reason: Option<String>,
     missing: Missing,
-    /// Covers the copies in the client.
-    memory: Option<Lease>,
 }
 
 impl Storing {
@@ -72,13 +82,9 @@ impl Storing {
 
     /// Begins a batch, or continues it if it is the same as before.
     pub(super) fn begin(&mut self, batch: &Batch, claim: impl FnOnce() -> Lease) {
-        let payload = batch.payload();
-        let is_known = self.payload.as_ref().is_some_and(|known| is_same_payload(known, payload));
-        if !is_known {
+        if self.rows.are_of_another(batch) {
             self.finish();
-            self.payload = Some(payload.clone());
-            self.rows = vec![Row::Unsent; payload.len()];
-            self.memory = Some(claim());
+            self.rows.begin(batch, claim());
         }
     }
 
@@ -95,15 +101,10 @@ impl Storing {
 
     /// Ends the batch. Returns the refused rows in order.
     pub(super) fn finish(&mut self) -> Vec<(u32, String)> {
-        let rows = std::mem::take(&mut self.rows);
-        self.first += rows.len() as u64;
+        self.first += self.rows.len() as u64;
         (self.next, self.waiting) = (0, 0);
-        (self.payload, self.memory, self.reason, self.pause_until) = (None, None, None, None);
-        let refused = rows.into_iter().enumerate().filter_map(|(number, row)| match row {
-            Row::Refused(reason) => Some((number as u32, reason)),
-            _ => None,
-        });
-        refused.collect()
+        (self.reason, self.pause_until) = (None, None);
+        self.rows.finish()
     }
 
     /// Sends all messages of the batch, and waits for the answers.
