@@ -337,8 +337,7 @@ impl Sink for Amqp {
         self.pending.begin(batch, || self.memory.claim(bytes));
         self.give_up.attempt();
         if let Err(error) = self.send(batch).await {
-            let reason = self.give_up.reason(&error.full()).filter(|_| error.kind().is_temporary());
-            let Some(reason) = reason else { return Err(error) };
+            let reason = self.give_up.refusal(error)?;
             self.abandon();
             self.pending.refuse_rest(&reason);
         }

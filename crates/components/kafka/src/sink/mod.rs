@@ -405,8 +405,7 @@ impl Sink for Kafka {
             if self.pending.settled() > before {
                 self.give_up.succeeded();
             }
-            let reason = self.give_up.reason(&error.full()).filter(|_| error.kind().is_temporary());
-            let Some(reason) = reason else { return Err(error) };
+            let reason = self.give_up.refusal(error)?;
             self.end_producer().await;
             self.pending.refuse_rest(&reason);
         }

@@ -327,8 +327,7 @@ impl Sink for Nats {
             if self.storing.settled() > before {
                 self.give_up.succeeded();
             }
-            let reason = self.give_up.reason(&error.full()).filter(|_| error.kind().is_temporary());
-            let Some(reason) = reason else { return Err(error) };
+            let reason = self.give_up.refusal(error)?;
             self.refuse_rest(batch, &reason, rejects);
         }
         self.give_up.end();
