@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use thalweg_broker::confirmed::{self, Pending as _};
 use thalweg_broker::outcomes::{Outcomes, State};
 use thalweg_record::{Batch, Lease};
 
@@ -82,13 +83,6 @@ impl Pending {
             self.finish();
             self.rows.begin(batch, claim());
         }
-    }
-
-    /// Ends the batch. Returns the refused rows in order.
-    pub(super) fn finish(&mut self) -> Vec<(u32, String)> {
-        let refused = self.rows.finish();
-        *self = Self { last_tag: self.last_tag, ..Self::default() };
-        refused
     }
 
     /// The number of messages of this batch that have an outcome.
@@ -198,8 +192,14 @@ impl Pending {
         true
     }
 
-    /// Notes that all messages without an outcome are refused.
-    pub(super) fn refuse_rest(&mut self, reason: &str) {
+    /// The number of messages without an outcome.
+    pub(super) fn missing(&self) -> usize {
+        self.rows.iter().filter(|row| !matches!(row, Row::Done | Row::Refused(_))).count()
+    }
+}
+
+impl confirmed::Pending for Pending {
+    fn refuse_rest(&mut self, reason: &str) {
         for row in self.rows.iter_mut() {
             if matches!(row, Row::Unsent | Row::Sent | Row::Returned(_)) {
                 *row = Row::Refused(reason.to_owned());
@@ -208,9 +208,10 @@ impl Pending {
         self.open.clear();
     }
 
-    /// The number of messages without an outcome.
-    pub(super) fn missing(&self) -> usize {
-        self.rows.iter().filter(|row| !matches!(row, Row::Done | Row::Refused(_))).count()
+    fn finish(&mut self) -> Vec<(u32, String)> {
+        let refused = self.rows.finish();
+        *self = Self { last_tag: self.last_tag, ..Self::default() };
+        refused
     }
 }
 

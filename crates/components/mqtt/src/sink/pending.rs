@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use thalweg_broker::confirmed::{self, Pending as _};
 use thalweg_broker::outcomes::{Outcomes, State};
 use thalweg_record::{Batch, Lease};
 
@@ -90,13 +91,6 @@ impl Pending {
             self.finish();
             self.rows.begin(batch, claim());
         }
-    }
-
-    /// Ends the batch. Returns the refused rows in order.
-    pub(super) fn finish(&mut self) -> Vec<(u32, String)> {
-        let refused = self.rows.finish();
-        *self = Self { last_id: self.last_id, ..Self::default() };
-        refused
     }
 
     /// The number of answers to this batch by which a message had its outcome, or came a step further.
@@ -186,17 +180,6 @@ impl Pending {
         }
     }
 
-    /// Notes that all messages without an outcome are refused.
-    pub(super) fn refuse_rest(&mut self, reason: &str) {
-        for row in self.rows.iter_mut() {
-            if matches!(row, Row::Unsent | Row::Sent(..) | Row::Received(..)) {
-                *row = Row::Refused(reason.to_owned());
-            }
-        }
-        self.ids.clear();
-        self.waiting = 0;
-    }
-
     /// Sends all messages of QoS 0 again: the connection broke, or they were not all taken.
     pub(super) fn forget_unconfirmed(&mut self) {
         self.rows.iter_mut().filter(|row| **row == Row::Done).for_each(|row| *row = Row::Unsent);
@@ -249,6 +232,24 @@ impl Pending {
     /// The number of messages without an outcome.
     pub(super) fn missing(&self) -> usize {
         self.rows.iter().filter(|row| !matches!(row, Row::Done | Row::Refused(_))).count()
+    }
+}
+
+impl confirmed::Pending for Pending {
+    fn refuse_rest(&mut self, reason: &str) {
+        for row in self.rows.iter_mut() {
+            if matches!(row, Row::Unsent | Row::Sent(..) | Row::Received(..)) {
+                *row = Row::Refused(reason.to_owned());
+            }
+        }
+        self.ids.clear();
+        self.waiting = 0;
+    }
+
+    fn finish(&mut self) -> Vec<(u32, String)> {
+        let refused = self.rows.finish();
+        *self = Self { last_id: self.last_id, ..Self::default() };
+        refused
     }
 }
 
