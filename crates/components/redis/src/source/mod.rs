@@ -330,8 +330,7 @@ sinks:
 impl SourceConfig for RedisSource {
     fn fields(&self) -> KnownFields {
         let kind = self.kind();
-        let named = self.fields.iter().filter_map(|name| Some((name, Field::new(name, kind)?)));
-        named.fold(KnownFields::none(), |known, (name, field)| known.with(name, Some(field.described(name))))
+        KnownFields::of(self.fields.iter().filter_map(|name| Some(Field::new(name, kind)?.described(name))))
     }
 
     fn blocks(&self) -> bool {
