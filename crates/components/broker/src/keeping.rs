@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use thalweg_engine::{Error, SourceOutput};
 
-/// How long a source waits at its end until all is settled: the first value if the run is being stopped.
-/// Both count from the last progress.
+/// How long a source waits at its end until all is settled: the first value if the run is being stopped. Both
+/// count from the last progress.
 pub const SETTLE_WAIT: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(60)];
 
 /// Returns how long a source waits at its end until all is settled, counted from the last progress.

@@ -1,4 +1,4 @@
-//! What the sources and sinks of brokers share.
+//! The parts that the sources and sinks of brokers share.
 //!
 //! Each protocol has a crate of its own, and a client of its own. The duties around a protocol are the same:
 //! a source acknowledges messages when they are settled, while it reads others; a sink sends a batch until
