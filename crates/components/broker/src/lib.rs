@@ -4,6 +4,7 @@
 //! a source acknowledges messages when they are settled, while it reads others; a sink sends a batch until
 //! each of its messages is confirmed or refused.
 //!
+//! - [`ahead`]: how far a source may be ahead of its acknowledgements.
 //! - [`confirmed`]: sinks whose server confirms each message.
 //! - [`halves`]: bytes of a connection are read, and whole frames written.
 //! - [`input`]: the elements of frames and packets, for parsers.
@@ -15,6 +16,7 @@
 //!
 //! See docs/decisions/107-brokers-share-a-crate.md.
 
+pub mod ahead;
 pub mod confirmed;
 pub mod halves;
 pub mod input;
