@@ -59,11 +59,11 @@ pub struct AmqpSink {
     /// message whose key has more than 255 bytes leaves by `errors`.
     routing_key: Template,
     /// True if the server is to store messages on its disk, in queues that are durable. The default is true.
-    #[serde(default = "yes")]
+    #[serde(default = "thalweg_net::net::defaults::yes")]
     persistent: bool,
     /// True if a message that no queue takes leaves by `errors`; false if the server drops it. The default is
     /// true.
-    #[serde(default = "yes")]
+    #[serde(default = "thalweg_net::net::defaults::yes")]
     mandatory: bool,
     /// The id of a message, for example `{meta.path}-{meta.position}` or `{id}`. Columns in braces are
     /// replaced for each message. By default messages have none.
@@ -102,7 +102,7 @@ pub struct AmqpSink {
     #[serde(default)]
     encode: EncodeConfig,
     /// The number of messages that may be on their way without a confirmation. The default is 1024.
-    #[serde(default = "pending")]
+    #[serde(default = "thalweg_net::net::defaults::pending")]
     #[schemars(range(min = 1, max = 65535))]
     max_pending: usize,
     /// How long the server may confirm nothing. After that the sink reports it, and sends the messages again
@@ -115,14 +115,6 @@ pub struct AmqpSink {
     /// takes.
     #[serde(default)]
     give_up: Option<TimeSpan>,
-}
-
-fn yes() -> bool {
-    true
-}
-
-fn pending() -> usize {
-    1024
 }
 
 impl AmqpSink {

@@ -90,7 +90,7 @@ pub struct MqttSink {
     encode: EncodeConfig,
     /// The number of messages that may be on their way without a confirmation. The server may want fewer. The
     /// default is 1024.
-    #[serde(default = "pending")]
+    #[serde(default = "thalweg_net::net::defaults::pending")]
     #[schemars(range(min = 1, max = 65535))]
     max_pending: usize,
     /// How long the server may confirm nothing. After that the sink reports it, and sends the messages again
@@ -103,10 +103,6 @@ pub struct MqttSink {
     /// takes.
     #[serde(default)]
     give_up: Option<TimeSpan>,
-}
-
-fn pending() -> usize {
-    1024
 }
 
 impl MqttSink {
