@@ -7,39 +7,22 @@
 use std::collections::VecDeque;
 
 use thalweg_broker::confirmed::{self, Pending as _};
-use thalweg_broker::outcomes::{Outcomes, State};
+use thalweg_broker::outcomes::{self, Outcomes};
 use thalweg_record::{Batch, Lease};
 
 use super::outgoing::Content;
 use crate::wire::{Close, Confirmation};
 
-/// The outcome of a message.
+/// Where a message is that has no outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Row {
-    /// To be sent.
-    Unsent,
+enum Way {
     /// Sent, without a confirmation.
     Sent,
     /// Returned, for this reason, and not confirmed yet.
     Returned(String),
-    /// Confirmed.
-    Done,
-    /// Never taken.
-    Refused(String),
 }
 
-impl State for Row {
-    fn unsent() -> Self {
-        Self::Unsent
-    }
-
-    fn refused(self) -> Option<String> {
-        match self {
-            Self::Refused(reason) => Some(reason),
-            _ => None,
-        }
-    }
-}
+type Row = outcomes::Row<Way>;
 
 /// A message without a confirmation.
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +37,7 @@ struct Open {
 /// The messages of a batch.
 #[derive(Default)]
 pub(super) struct Pending {
-    rows: Outcomes<Row>,
+    rows: Outcomes<Way>,
     /// Those without a confirmation, in the order of their numbers.
     open: VecDeque<Open>,
     /// The number of the last message of the channel.
@@ -95,7 +78,7 @@ impl Pending {
         (self.next, self.last_tag) = (0, 0);
         self.open.clear();
         for row in self.rows.iter_mut() {
-            if matches!(row, Row::Sent | Row::Returned(_)) {
+            if matches!(row, Row::Underway(_)) {
                 *row = Row::Unsent;
             }
         }
@@ -122,7 +105,7 @@ impl Pending {
     pub(super) fn sent(&mut self, row: usize, content: Option<Content>) {
         self.last_tag += 1;
         self.open.push_back(Open { tag: self.last_tag, row, content });
-        self.set(row, Row::Sent);
+        self.set(row, Row::Underway(Way::Sent));
     }
 
     /// Notes that a row cannot be sent.
@@ -139,13 +122,14 @@ impl Pending {
     /// Notes that the server has returned a message. Its confirmation follows. Returns false if no message is
     /// like it.
     pub(super) fn returned(&mut self, content: Content, reason: &Close) -> bool {
-        let is_sent = |open: &&Open| self.rows.get(open.row) == Some(&Row::Sent);
+        let is_sent = |open: &&Open| self.rows.get(open.row) == Some(&Row::Underway(Way::Sent));
         let mut like = self.open.iter().filter(is_sent);
         let exact = like.clone().find(|open| open.content == Some(content));
         let found =
             exact.or_else(|| like.find(|open| open.content.is_some_and(|known| known.is_like(content))));
         let Some(row) = found.map(|open| open.row) else { return false };
-        self.set(row, Row::Returned(format!("the server returns the message: {reason}")));
+        let reason = format!("the server returns the message: {reason}");
+        self.set(row, Row::Underway(Way::Returned(reason)));
         true
     }
 
@@ -164,7 +148,7 @@ impl Pending {
         let mut meaning = Confirmed::Unknown;
         for Open { row, .. } in confirmed {
             let outcome = match self.rows.get_mut(row).map(|row| std::mem::replace(row, Row::Done)) {
-                Some(Row::Returned(reason)) => Row::Refused(reason),
+                Some(Row::Underway(Way::Returned(reason))) => Row::Refused(reason),
                 _ if is_taken => Row::Done,
                 _ => {
                     self.next = self.next.min(row);
@@ -194,17 +178,13 @@ impl Pending {
 
     /// The number of messages without an outcome.
     pub(super) fn missing(&self) -> usize {
-        self.rows.iter().filter(|row| !matches!(row, Row::Done | Row::Refused(_))).count()
+        self.rows.missing()
     }
 }
 
 impl confirmed::Pending for Pending {
     fn refuse_rest(&mut self, reason: &str) {
-        for row in self.rows.iter_mut() {
-            if matches!(row, Row::Unsent | Row::Sent | Row::Returned(_)) {
-                *row = Row::Refused(reason.to_owned());
-            }
-        }
+        self.rows.refuse_rest(reason);
         self.open.clear();
     }
 

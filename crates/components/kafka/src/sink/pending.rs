@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use thalweg_broker::outcomes::{Outcomes, State};
+use thalweg_broker::outcomes::{self, Outcomes};
 use thalweg_engine::Error;
 use thalweg_record::{Batch, Lease};
 
@@ -20,48 +20,30 @@ const RECALL: Duration = Duration::from_secs(1);
 /// The outcomes of the records of a batch. After a temporary error, the engine calls the sink with the same
 /// batch, which is recognised by the address of its payload views.
 pub(super) struct Pending<D> {
-    rows: Outcomes<Row<D>>,
+    rows: Outcomes<Way<D>>,
     missing: Missing,
     /// True if the producer gave up records, or takes none any more.
     is_lost: bool,
 }
 
-enum Row<D> {
-    /// Not queued yet.
-    Unsent,
-    /// Queued, without an outcome.
+/// Where a record is that has no outcome.
+enum Way<D> {
+    /// Queued.
     Queued(D),
-    /// Confirmed.
-    Delivered,
     /// Refused with others, for a reason that may be that of another record.
     Suspected,
-    /// Refused.
-    Refused(String),
 }
 
-impl<D> Row<D> {
-    /// Returns what an outcome makes of a queued record, and the failure if the record must be sent again.
-    fn after(outcome: Result<(), Failure>, waits_for_topic: bool) -> (Self, Option<Failure>) {
-        match outcome {
-            Ok(()) => (Self::Delivered, None),
-            Err(Failure::Refused(reason)) => (Self::Refused(reason), None),
-            Err(Failure::NoTopic(reason)) if !waits_for_topic => (Self::Refused(reason), None),
-            Err(Failure::RefusedTogether(_)) => (Self::Suspected, None),
-            Err(failure) => (Self::Unsent, Some(failure)),
-        }
-    }
-}
+type Row<D> = outcomes::Row<Way<D>>;
 
-impl<D> State for Row<D> {
-    fn unsent() -> Self {
-        Self::Unsent
-    }
-
-    fn refused(self) -> Option<String> {
-        match self {
-            Self::Refused(reason) => Some(reason),
-            _ => None,
-        }
+/// Returns what an outcome makes of a queued record, and the failure if the record must be sent again.
+fn after<D>(outcome: Result<(), Failure>, waits_for_topic: bool) -> (Row<D>, Option<Failure>) {
+    match outcome {
+        Ok(()) => (Row::Done, None),
+        Err(Failure::Refused(reason)) => (Row::Refused(reason), None),
+        Err(Failure::NoTopic(reason)) if !waits_for_topic => (Row::Refused(reason), None),
+        Err(Failure::RefusedTogether(_)) => (Row::Underway(Way::Suspected), None),
+        Err(failure) => (Row::Unsent, Some(failure)),
     }
 }
 
@@ -84,12 +66,12 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
 
     /// The number of records that were confirmed or refused.
     pub(super) fn settled(&self) -> usize {
-        self.rows.iter().filter(|row| matches!(row, Row::Delivered | Row::Refused(_))).count()
+        self.rows.settled()
     }
 
     /// True if queued records have no outcome.
     pub(super) fn is_any(&self) -> bool {
-        self.rows.iter().any(|row| matches!(row, Row::Queued(_)))
+        self.rows.iter().any(|row| matches!(row, Row::Underway(Way::Queued(_))))
     }
 
     /// True if another producer is needed, since the last call.
@@ -157,11 +139,11 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
         let mut error = None;
         let mut waiting = 0;
         for row in self.rows.iter_mut() {
-            let Row::Queued(delivery) = row else { continue };
+            let Row::Underway(Way::Queued(delivery)) = row else { continue };
             match outcome(delivery).await {
                 None => waiting += 1,
                 Some(outcome) => {
-                    let (now, failure) = Row::after(outcome, waits_for_topic);
+                    let (now, failure) = after(outcome, waits_for_topic);
                     *row = now;
                     error = failure.or(error);
                 }
@@ -186,9 +168,9 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
     pub(super) async fn recall(&mut self) {
         let deadline = tokio::time::Instant::now() + RECALL;
         for row in self.rows.iter_mut() {
-            let Row::Queued(delivery) = row else { continue };
+            let Row::Underway(Way::Queued(delivery)) = row else { continue };
             *row = match tokio::time::timeout_at(deadline, delivery).await {
-                Ok(outcome) => Row::after(outcome, true).0,
+                Ok(outcome) => after(outcome, true).0,
                 Err(_) => Row::Unsent,
             };
         }
@@ -204,7 +186,7 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
         timeout: Duration,
     ) -> Result<(), Error> {
         for number in 0..self.rows.len() {
-            if !matches!(self.rows[number], Row::Suspected) {
+            if !matches!(self.rows[number], Row::Underway(Way::Suspected)) {
                 continue;
             }
             let record = records.bind(batch).record(number).map_err(Error::permanent)?;
@@ -212,7 +194,7 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
                 self.is_lost |= !matches!(failure, Failure::NoTopic(_));
                 failure.error("the broker did not take a record")
             })?;
-            if matches!(self.rows[number], Row::Queued(_)) {
+            if matches!(self.rows[number], Row::Underway(Way::Queued(_))) {
                 return Err(Error::overloaded("the broker did not confirm a record"));
             }
         }
@@ -222,9 +204,9 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
     /// Notes the outcomes that are known, without waiting for others.
     pub(super) async fn note_outcomes(&mut self) {
         for row in self.rows.iter_mut() {
-            let Row::Queued(delivery) = row else { continue };
+            let Row::Underway(Way::Queued(delivery)) = row else { continue };
             if let Some(outcome) = outcome(delivery).await {
-                *row = Row::after(outcome, true).0;
+                *row = after(outcome, true).0;
             }
         }
     }
@@ -236,19 +218,15 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
         let rows = self.rows.iter().enumerate();
         let refused = rows.filter_map(|(number, row)| match row {
             Row::Refused(reason) => Some((number, Some(reason.clone()))),
-            Row::Suspected => Some((number, None)),
-            Row::Unsent | Row::Queued(_) | Row::Delivered => None,
+            Row::Underway(Way::Suspected) => Some((number, None)),
+            Row::Unsent | Row::Underway(Way::Queued(_)) | Row::Done => None,
         });
         refused.collect()
     }
 
     /// Refuses all records without an outcome.
     pub(super) fn refuse_rest(&mut self, reason: &str) {
-        for row in self.rows.iter_mut() {
-            if !matches!(row, Row::Delivered | Row::Refused(_)) {
-                *row = Row::Refused(reason.to_owned());
-            }
-        }
+        self.rows.refuse_rest(reason);
     }
 
     /// Ends the batch, all of whose records have an outcome. Returns the refused rows in order.
@@ -279,7 +257,7 @@ impl Missing {
         }
         let topic = record.topic.clone();
         match producer.queue(record).await {
-            Ok(delivery) => Ok(Row::Queued(delivery)),
+            Ok(delivery) => Ok(Row::Underway(Way::Queued(delivery))),
             Err(Failure::NoTopic(reason)) if !waits_for_topic => {
                 self.add(topic, reason.clone());
                 Ok(Row::Refused(reason))
@@ -317,8 +295,8 @@ async fn alone<P: Producer>(
     };
     let _ = tokio::time::timeout(timeout, producer.flush()).await;
     match outcome(&mut delivery).await {
-        None => Ok(Row::Queued(delivery)),
-        Some(Ok(())) => Ok(Row::Delivered),
+        None => Ok(Row::Underway(Way::Queued(delivery))),
+        Some(Ok(())) => Ok(Row::Done),
         Some(Err(Failure::Refused(reason) | Failure::RefusedTogether(reason))) => Ok(Row::Refused(reason)),
         Some(Err(failure)) => Err(failure),
     }
@@ -332,7 +310,7 @@ async fn cleared<P: Producer>(
     timeout: Duration,
 ) -> Result<Row<P::Delivery>, Failure> {
     let row = alone(producer, record.clone(), timeout).await?;
-    if matches!(row, Row::Delivered) {
+    if matches!(row, Row::Done) {
         suspicion.clear(&record);
     }
     Ok(row)
