@@ -185,8 +185,8 @@ mod tests {
     async fn notes_are_taken_in_the_order_of_writes() {
         let (mut server, client) = tokio::io::duplex(64);
         let (half, count) = (ToServer::new(client), AtomicU64::new(0));
-        let next = |frame: &'static [u8]| half.write_noted(frame, || count.fetch_add(1, Relaxed));
-        let (first, second) = tokio::join!(next(b"a"), next(b"b"));
+        let next = || count.fetch_add(1, Relaxed);
+        let (first, second) = tokio::join!(half.write_noted(b"a", next), half.write_noted(b"b", next));
         assert_eq!((first.unwrap(), second.unwrap()), (0, 1));
         half.write_and_close(b"c").await.unwrap();
         let mut all = Vec::new();

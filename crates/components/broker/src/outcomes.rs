@@ -54,7 +54,7 @@ impl<W> DerefMut for Outcomes<W> {
 impl<W> Outcomes<W> {
     /// True if these are the messages of another batch than this one, or of none.
     pub fn are_of_another(&self, batch: &Batch) -> bool {
-        !self.payload.as_ref().is_some_and(|known| is_same_payload(known, batch.payload()))
+        self.payload.as_ref().is_none_or(|known| !is_same_payload(known, batch.payload()))
     }
 
     /// Begins a batch: all of its messages are to be sent. `memory` is held until its end.
