@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use thalweg_engine::{Error, SourceOutput};
+use thalweg_record::Settlement;
+use tokio::task::JoinSet;
 
 /// How long a source waits at its end until all is settled: the first value if the run is being stopped. Both
 /// count from the last progress.
@@ -16,6 +18,48 @@ pub const SETTLE_WAIT: [Duration; 2] = [Duration::from_secs(3), Duration::from_s
 /// Returns how long a source waits at its end until all is settled, counted from the last progress.
 pub fn settle_wait(out: &SourceOutput) -> Duration {
     SETTLE_WAIT[usize::from(!out.is_stopping())]
+}
+
+/// Batches that were sent on and are not settled, each with what the server calls its messages.
+#[derive(Debug)]
+pub struct Settling<K>(JoinSet<(K, Settlement)>);
+
+impl<K: Send + 'static> Default for Settling<K> {
+    fn default() -> Self {
+        Self(JoinSet::new())
+    }
+}
+
+impl<K: Send + 'static> Settling<K> {
+    /// Adds a batch.
+    pub fn add(&mut self, batch: K, settled: impl Future<Output = Settlement> + Send + 'static) {
+        self.0.spawn(async move { (batch, settled.await) });
+    }
+
+    /// Waits for a batch that is settled. Returns none if there are no batches. Dropping the future loses
+    /// nothing.
+    pub async fn next(&mut self) -> Option<(K, Settlement)> {
+        loop {
+            // A task that has ended otherwise tells nothing: the server delivers its messages again.
+            if let Ok(settled) = self.0.join_next().await? {
+                return Some(settled);
+            }
+        }
+    }
+
+    /// As [`next`](Self::next), without waiting.
+    pub fn next_now(&mut self) -> Option<(K, Settlement)> {
+        loop {
+            if let Ok(settled) = self.0.try_join_next()? {
+                return Some(settled);
+            }
+        }
+    }
+
+    /// True if all batches were returned.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 /// The end of keeping, as reading sees it.
@@ -63,6 +107,8 @@ pub async fn joined(
 
 #[cfg(test)]
 mod tests {
+    use thalweg_record::Outcome;
+
     use super::*;
 
     /// The source had dropped messages that were on their way, so that the run failed.
@@ -92,6 +138,18 @@ mod tests {
         };
         joined(async { Ok(()) }, keeping, &kept).await.unwrap();
         assert!(has_kept.load(Ordering::Relaxed) && !kept.has_failed());
+    }
+
+    #[tokio::test]
+    async fn batches_are_returned_as_they_are_settled() {
+        let settlement = || Settlement { outcome: Outcome::Delivered, rejected: 0, reason: None };
+        let mut settling = Settling::default();
+        settling.add("never", std::future::pending());
+        settling.add("now", async move { settlement() });
+        assert_eq!(settling.next().await, Some(("now", settlement())));
+        assert_eq!(settling.next_now(), None);
+        assert!(!settling.is_empty());
+        assert_eq!(Settling::<u64>::default().next().await, None);
     }
 
     #[tokio::test]

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use thalweg_broker::keeping::settle_wait;
+use thalweg_broker::keeping::{Settling, settle_wait};
 use thalweg_engine::{Error, Settled, SourceOutput};
 use thalweg_record::{Outcome, Settlement};
 use tokio::sync::mpsc;
-use tokio::task::{JoinError, JoinSet};
 
 use super::AmqpSource;
 use super::unacknowledged::{Answer, Unacknowledged};
@@ -33,13 +32,13 @@ pub(super) struct Acknowledgements {
     /// True if the queues are streams, which take nothing back.
     are_streams: bool,
     /// The batches that are on their way, each with the numbers of its messages.
-    settling: JoinSet<(Vec<u64>, Settlement)>,
+    settling: Settling<Vec<u64>>,
 }
 
 impl Acknowledgements {
     pub(super) fn new(open: Arc<Mutex<Unacknowledged>>, config: &AmqpSource) -> Self {
         let (rejects, are_streams) = (config.reject_dead_letters, config.reads_streams());
-        Self { open, rejects, are_streams, settling: JoinSet::new() }
+        Self { open, rejects, are_streams, settling: Settling::default() }
     }
 
     /// Acknowledges what is settled, until the news have ended and all is acknowledged.
@@ -60,9 +59,9 @@ impl Acknowledgements {
                     Some(sent) => self.wait_for(sent, out),
                     None => (has_news, moved) = (false, Instant::now()),
                 },
-                Some(done) = self.settling.join_next() => {
+                Some((tags, settlement)) = self.settling.next() => {
                     moved = Instant::now();
-                    self.settled(writer, out, done).await?;
+                    self.settled(writer, out, tags, settlement).await?;
                 }
                 () = tokio::time::sleep(LOOK), if !has_news => {
                     // Messages are settled after a checkpoint.
@@ -76,16 +75,17 @@ impl Acknowledgements {
     }
 
     fn wait_for(&mut self, sent: Sent, out: &SourceOutput) {
-        let (open, is_dry) = (self.open.clone(), out.is_dry());
-        self.settling.spawn(async move {
-            let settlement = sent.settled.await;
+        let Sent { tags, settled } = sent;
+        let (open, is_dry, count) = (self.open.clone(), out.is_dry(), tags.len());
+        self.settling.add(tags, async move {
+            let settlement = settled.await;
             if !settlement.outcome.is_safe() {
                 if !is_dry {
-                    open.lock().fail(sent.tags.len());
+                    open.lock().fail(count);
                 }
                 tokio::time::sleep(RETRY).await;
             }
-            (sent.tags, settlement)
+            settlement
         });
     }
 
@@ -98,9 +98,9 @@ impl Acknowledgements {
         &self,
         writer: &Writer,
         out: &SourceOutput,
-        done: Result<(Vec<u64>, Settlement), JoinError>,
+        tags: Vec<u64>,
+        settlement: Settlement,
     ) -> Result<(), Error> {
-        let Ok((tags, settlement)) = done else { return Ok(()) };
         let answer = match settlement.outcome {
             Outcome::Rejected if self.rejects => Answer::Reject,
             outcome if outcome.is_safe() => Answer::Ack,

@@ -10,11 +10,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use parking_lot::Mutex;
-use thalweg_broker::keeping::{SETTLE_WAIT, settle_wait};
+use thalweg_broker::keeping::{SETTLE_WAIT, Settling, settle_wait};
 use thalweg_engine::{Settled, SourceOutput};
 use thalweg_record::Settlement;
 use tokio::sync::mpsc;
-use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Interval, MissedTickBehavior};
 
 use super::deliveries::Deliveries;
@@ -46,7 +45,7 @@ pub(super) enum News {
 pub(super) struct Acknowledgements {
     pub(super) deliveries: Arc<Mutex<Deliveries>>,
     /// The batches that are on their way, each with the numbers of its messages.
-    settling: JoinSet<(Vec<u64>, Settlement)>,
+    settling: Settling<Vec<u64>>,
     /// The acknowledgements without an answer, by the number at the end of the subject for the answer.
     unanswered: BTreeMap<u64, Unanswered>,
     next: u64,
@@ -95,7 +94,7 @@ impl Acknowledgements {
     pub(super) fn new(deliveries: Deliveries) -> Self {
         Self {
             deliveries: Arc::new(Mutex::new(deliveries)),
-            settling: JoinSet::new(),
+            settling: Settling::default(),
             unanswered: BTreeMap::new(),
             next: 0,
         }
@@ -115,7 +114,7 @@ impl Acknowledgements {
         loop {
             tokio::select! {
                 new = news.recv(), if has_news => match new {
-                    Some(News::Sent(sequences, settled)) => self.wait_for(sequences, settled),
+                    Some(News::Sent(sequences, settled)) => self.settling.add(sequences, settled),
                     Some(News::Settled(replies)) => self.answer(link, replies, Bytes::from_static(ACK)).await,
                     Some(News::Failed) => return self.give_back(link, out).await,
                     None => {
@@ -123,9 +122,9 @@ impl Acknowledgements {
                         (has_news, moved) = (false, Instant::now());
                     }
                 },
-                Some(done) = self.settling.join_next() => {
+                Some(settled) = self.settling.next() => {
                     moved = Instant::now();
-                    self.settled(link, times, out, done).await;
+                    self.settled(link, times, out, settled).await;
                 }
                 Some(answer) = link.answers.next() => if self.answered(link, &answer) {
                     moved = Instant::now();
@@ -139,10 +138,6 @@ impl Acknowledgements {
                 }
             }
         }
-    }
-
-    fn wait_for(&mut self, sequences: Vec<u64>, settled: Settled) {
-        self.settling.spawn(async move { (sequences, settled.await) });
     }
 
     /// True if the source need not wait any longer.
@@ -161,9 +156,8 @@ impl Acknowledgements {
         link: &Link<'_>,
         times: Times,
         out: &SourceOutput,
-        done: Result<(Vec<u64>, Settlement), JoinError>,
+        (sequences, settlement): (Vec<u64>, Settlement),
     ) {
-        let Ok((sequences, settlement)) = done else { return };
         if settlement.outcome.is_safe() {
             // The engine counts the messages of a batch that became dead letters, and does not name them.
             let are_all_rejected = settlement.rejected >= sequences.len();
