@@ -69,7 +69,7 @@ pub(crate) struct StoreOptions {
     #[serde(default)]
     pub(crate) give_up: Option<TimeSpan>,
     /// Whether the server must answer before the run begins. The default is `true`.
-    #[serde(default = "yes")]
+    #[serde(default = "defaults::yes")]
     pub(crate) check: bool,
 }
 
@@ -79,10 +79,6 @@ fn ten_thousand() -> usize {
 
 fn a_tenth_of_a_second() -> TimeSpan {
     TimeSpan::milliseconds(100)
-}
-
-fn yes() -> bool {
-    true
 }
 
 impl StoreOptions {
