@@ -242,7 +242,7 @@ mod tests {
         entries.map(|entry| entry.unwrap().path()).collect()
     }
 
-    /// What a run does.
+    /// An event of a run.
     #[derive(Debug, Clone)]
     enum Event {
         /// It adds this number of bytes, which the next checkpoint has.
@@ -286,7 +286,7 @@ mod tests {
         ) {
             let state = tempfile::tempdir().unwrap();
             let mut run = journal(state.path());
-            // What the run has, and what the checkpoint has.
+            // Bytes of the run, and of its checkpoint.
             let (mut kept, mut bytes) = (KeptBytes::default(), Vec::new());
             let (mut saved, mut covered) = (kept, bytes.clone());
             for (number, event) in (1u8..).zip(events) {

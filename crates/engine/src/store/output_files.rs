@@ -116,7 +116,7 @@ impl OutputFiles {
         mut take: impl FnMut(Vec<u8>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let path = self.path(component, output);
-        let damaged = |error: &io::Error| self.faults.damaged(&path, missing(error));
+        let damaged = |error: &io::Error| self.faults.damaged_output(&path, missing(error));
         let file = open_regular(&path).map_err(|error| damaged(&error))?;
         let mut at = 0;
         while at < length {
@@ -130,7 +130,7 @@ impl OutputFiles {
 
     /// The error of a file whose bytes do not fit the checksum in the checkpoint.
     pub(crate) fn changed(&self, component: &str, output: &str) -> Error {
-        self.faults.damaged(&self.path(component, output), "was changed")
+        self.faults.damaged_output(&self.path(component, output), "was changed")
     }
 
     /// Returns the number of files of a component.
@@ -254,7 +254,7 @@ mod tests {
         let shown = files.path("out", "a").display().to_string();
         let shown = shown.replace(&state.path().display().to_string(), "STATE");
         let damaged =
-            |what: &str| format!("the state in `STATE` is damaged: `{shown}` {what}. Nothing was processed");
+            |what: &str| format!("the state in `STATE` is damaged: `{shown}` {what}. It had output");
         let error = told(read(&files, "a", 1).unwrap_err());
         assert!(error.starts_with(&damaged("is missing")), "{error}");
         let error = told(files.open("out", "a", 1).err().unwrap());
