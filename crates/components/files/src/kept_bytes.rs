@@ -102,9 +102,9 @@ impl KeptBytes {
 /// # Errors
 /// If the state folder cannot be changed.
 pub(crate) fn forget(journal: &Journal, name: &str) -> Result<(), Error> {
-    // The file first: its entries tell of it.
-    journal.forget_output(name)?;
-    journal.forget(name)
+    journal.forget(name)?;
+    // Last: if the store can no longer be written, its last checkpoint needs the file.
+    journal.forget_output(name)
 }
 
 /// Adds bytes to an output. They count once [`finish`](Self::finish) returns.
@@ -287,7 +287,7 @@ mod tests {
             let state = tempfile::tempdir().unwrap();
             let mut run = journal(state.path());
             // Bytes of the run, and of its checkpoint.
-            let (mut kept, mut bytes) = (KeptBytes::default(), Vec::new());
+            let (mut kept, mut bytes) = (KeptBytes::default(), Vec::<u8>::new());
             let (mut saved, mut covered) = (kept, bytes.clone());
             for (number, event) in (1u8..).zip(events) {
                 match event {
