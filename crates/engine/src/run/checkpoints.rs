@@ -89,6 +89,8 @@ pub(super) struct Checkpoints {
     /// minute in which something always moved. (Rejected: only while nothing moves. Behind a slow `limit`
     /// there would never be one.)
     pub(super) is_exact: AtomicBool,
+    /// True from `pre_commit` of transforms until a checkpoint with their states is saved.
+    pub(super) is_behind: AtomicBool,
 }
 
 /// When a snapshot is made.
@@ -270,6 +272,12 @@ impl Checkpoints {
         if is_still && (gave_up || self.has_failed() || !self.traffic.is_still()) {
             return Ok(());
         }
+        if is_still && self.is_behind.load(Relaxed) {
+            // A checkpoint failed. With the next `pre_commit`, a transform forgets what the last saved one
+            // needs.
+            let Some(snapshot) = self.snapshot(Moment::TooLong)? else { return Ok(()) };
+            self.write_blocking(snapshot)?;
+        }
         let moment = if is_still { Moment::Still } else { Moment::Moving };
         let Some(mut snapshot) = self.snapshot(moment)? else { return Ok(()) };
         // Nothing comes again of what the dead letters have.
@@ -335,6 +343,7 @@ impl Checkpoints {
         let locked = self.transforms.iter().map(|(_, transform)| transform.try_lock_for(LONGEST_HOLD));
         let Some(mut transforms) = locked.collect::<Option<Vec<_>>>() else { return Ok(None) };
         if moment == Moment::Still {
+            self.is_behind.store(true, Relaxed);
             Failpoint::PreCommitBefore.pass();
             transforms.iter_mut().try_for_each(|transform| transform.pre_commit())?;
             Failpoint::PreCommitAfter.pass();
@@ -387,6 +396,7 @@ impl Checkpoints {
                 self.of(source).for_each(|positions| positions.note_stored(partition, offset.as_ref()));
             }
         }
+        self.is_behind.store(false, Relaxed);
         self.saver.complete(number);
         Ok(())
     }
@@ -568,6 +578,7 @@ impl LazyStore {
 mod tests {
     use std::collections::BTreeMap;
     use std::path::Path;
+    use std::sync::atomic::AtomicUsize;
 
     use serde_json::json;
     use thalweg_record::{Batch, Outcome, Outputs};
@@ -597,6 +608,7 @@ mod tests {
             covers_letters: true,
             has_state: AtomicBool::default(),
             is_exact: AtomicBool::default(),
+            is_behind: AtomicBool::default(),
         }
     }
 
@@ -654,6 +666,46 @@ mod tests {
         let store = checkpoints.store.get().unwrap();
         assert_eq!(store.positions("in").unwrap(), BTreeMap::from([("l".to_owned(), 1.into())]));
         assert_eq!(store.sink_state("main.count").unwrap(), Some(7.into()));
+    }
+
+    /// A transform that counts how often it prepared a checkpoint.
+    struct Preparing(Arc<AtomicUsize>);
+
+    impl Transform for Preparing {
+        fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+            out.send(batch);
+            Ok(())
+        }
+
+        fn pre_commit(&mut self) -> Result<(), Error> {
+            self.0.fetch_add(1, Relaxed);
+            Ok(())
+        }
+
+        fn state(&mut self) -> Option<Value> {
+            Some(self.0.load(Relaxed).into())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_transform_prepares_no_other_checkpoint_before_one_with_its_state_is_saved() {
+        let folder = tempfile::tempdir().unwrap();
+        let blocked = folder.path().join("state");
+        std::fs::write(&blocked, "a file where the folder should be").unwrap();
+        let (slot, prepared) = (StateSlot::default(), Arc::new(AtomicUsize::new(0)));
+        let mut checkpoints = checkpoints(&blocked, vec![("main.pack".into(), slot.clone())]);
+        let transform: Box<dyn Transform> = Box::new(Preparing(prepared.clone()));
+        checkpoints.transforms.push((slot, Arc::new(Mutex::new(transform))));
+        settle(&checkpoints, 1);
+        checkpoints.checkpoint(true).await.unwrap_err();
+        checkpoints.save_last(false).unwrap_err();
+        assert_eq!(prepared.load(Relaxed), 1);
+        std::fs::remove_file(&blocked).unwrap();
+        checkpoints.save_last(false).unwrap();
+        // Once for the last checkpoint, and once after it.
+        assert_eq!(prepared.load(Relaxed), 3);
+        let store = checkpoints.store.get().unwrap();
+        assert_eq!(store.sink_state("main.pack").unwrap(), Some(2.into()));
     }
 
     #[tokio::test(start_paused = true)]

@@ -114,6 +114,7 @@ impl<'a> Wiring<'a> {
                 covers_letters: group.input.rereads && plan.buffers.is_empty(),
                 has_state: AtomicBool::default(),
                 is_exact: AtomicBool::default(),
+                is_behind: AtomicBool::default(),
             })
         });
         Wired { tasks, checkpoints: checkpoints.collect() }

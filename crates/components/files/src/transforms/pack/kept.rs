@@ -10,18 +10,18 @@ use serde::{Deserialize, Serialize};
 use thalweg_engine::{Error, Journal};
 
 use super::{Begun, Compression, unwritable};
-use crate::kept_bytes::KeptBytes;
+use crate::kept_bytes::{KeptBytes, forget};
 
 /// The state for a later run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Saved {
     /// The number of the next file.
     pub(super) next: u64,
-    /// The part of it that the journal has.
+    /// The part of it that the state directory has.
     pub(super) file: Option<Kept>,
 }
 
-/// The part of an unfinished file that the journal has.
+/// The part of an unfinished file that the state directory has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Kept {
     /// When it was begun, in microseconds since 1970.
@@ -42,7 +42,7 @@ impl Kept {
     }
 }
 
-/// The journal's record of unfinished files.
+/// The unfinished files in the state directory.
 pub(super) struct KeptFiles {
     journal: Journal,
     /// The files that were finished since the last checkpoint, and those before it.
@@ -50,7 +50,7 @@ pub(super) struct KeptFiles {
     old: Vec<u64>,
 }
 
-/// An error of the file or of the journal.
+/// An error of the file or of the state directory.
 struct Failed(Error);
 
 impl From<std::io::Error> for Failed {
@@ -64,12 +64,14 @@ impl KeptFiles {
         Self { journal, finished: Vec::new(), old: Vec::new() }
     }
 
-    /// Adds the bytes of a file that the journal does not have.
+    /// Adds the bytes of a file that the state directory does not have.
     pub(super) fn keep(&self, file: &mut Begun, compression: Compression) -> Result<(), Error> {
-        let mut stored = file.kept.map(|kept| kept.stored).unwrap_or_default();
-        let (name, from) = (name(file.number), stored.size());
-        let add = |bytes: &[u8]| stored.add(&self.journal, &name, bytes).map_err(Failed);
-        file.content.read_after(from, add).map_err(|Failed(error)| error)?;
+        let stored = file.kept.map(|kept| kept.stored).unwrap_or_default();
+        let name = name(file.number);
+        let mut adding = stored.adding(&self.journal, &name);
+        let add = |bytes: &[u8]| adding.add(bytes).map_err(Failed);
+        file.content.read_after(stored.size(), add).map_err(|Failed(error)| error)?;
+        let stored = adding.finish()?;
         let (bytes, count) = (file.bytes, file.count);
         file.kept = Some(Kept { at_us: file.at.timestamp_micros(), bytes, count, stored, compression });
         Ok(())
@@ -85,7 +87,7 @@ impl KeptFiles {
         kept.stored.read(&self.journal, &name(number), take)
     }
 
-    /// A file that the journal has is finished.
+    /// A file that the state directory has is finished.
     pub(super) fn finished(&mut self, number: u64) {
         self.finished.push(number);
     }
@@ -93,14 +95,31 @@ impl KeptFiles {
     /// Forgets the files that no checkpoint needs: the last one was taken after they were finished.
     pub(super) fn forget_old(&mut self) -> Result<(), Error> {
         for number in self.old.drain(..) {
-            self.journal.forget(&name(number))?;
+            forget(&self.journal, &name(number))?;
         }
         self.old.append(&mut self.finished);
         Ok(())
     }
+
+    /// Forgets all files but that of a checkpoint from which a run resumes: the run before was killed.
+    pub(super) fn forget_others(&self, kept: Option<u64>) -> Result<(), Error> {
+        let kept = kept.map(name);
+        self.journal.forget_outputs_except(kept.as_deref())?;
+        for entry in self.journal.names(&files())? {
+            if !kept.as_deref().is_some_and(|kept| entry.starts_with(kept)) {
+                self.journal.forget(&entry)?;
+            }
+        }
+        Ok(())
+    }
 }
 
-/// The beginning of the names of a file's entries.
+/// The beginning of the names of all files.
+fn files() -> String {
+    format!("{}file/", Journal::UNFINISHED)
+}
+
+/// The name of a file, with which the names of its entries begin.
 fn name(number: u64) -> String {
-    format!("{}file/{number}/", Journal::UNFINISHED)
+    format!("{}{number}/", files())
 }

@@ -331,6 +331,33 @@ fn a_file_too_large_for_memory_is_continued() {
 }
 
 #[test]
+fn bytes_that_a_killed_run_kept_after_its_last_checkpoint_are_removed() {
+    let state = tempfile::tempdir().unwrap();
+    let store = thalweg_engine::Store::open(state.path()).unwrap();
+    let journal = thalweg_engine::Journal::new(Arc::new(store), "pack");
+    let kept = Some(journal.clone());
+    let context = thalweg_engine::Context { resumes: true, resends: true, journal: kept, ..context() };
+    let build = || options::<Pack>("{ name: '{number}', max_count: 2 }").build(&context).unwrap();
+    let [a, b, c] = ["a", "b", "c"].map(|letter| letter.repeat(100_000));
+    let (mut first, mut out) = (build(), Outputs::new("test".into()));
+    first.apply(batch([&a]), &mut out).unwrap();
+    first.pre_commit().unwrap();
+    let saved = first.state().unwrap();
+    first.apply(batch([&b, &c]), &mut out).unwrap();
+    first.pre_commit().unwrap();
+    assert_eq!(journal.count_outputs().unwrap(), 2);
+    drop(first);
+    out.take_files().into_iter().for_each(|file| file.settle(Outcome::Failed));
+    let mut second = build();
+    second.restore(saved).unwrap();
+    assert_eq!(journal.count_outputs().unwrap(), 1);
+    let entries = journal.names("").unwrap();
+    assert!(entries.iter().all(|name| name.starts_with("unfinished/file/1/")), "{entries:?}");
+    second.apply(batch([&b]), &mut out).unwrap();
+    assert_eq!(texts(&out.take_files()), [("1".to_owned(), format!("{a}\n{b}\n"))]);
+}
+
+#[test]
 fn an_unfinished_file_is_not_continued_with_another_compression() {
     let state = tempfile::tempdir().unwrap();
     let store = thalweg_engine::Store::open(state.path()).unwrap();
