@@ -25,7 +25,8 @@ pub(crate) fn post(address: SocketAddr, target: &str, body: &[u8]) -> io::Result
     send(address, "POST", target, &headers, body)
 }
 
-fn send(
+/// Sends a request with a body. `headers` are whole lines, also that of its length.
+pub(crate) fn send(
     address: SocketAddr,
     method: &str,
     target: &str,

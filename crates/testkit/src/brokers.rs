@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use thalweg_testbed::{Amqp, Kafka, Mqtt, Nats, NatsMessage, Postgres, Record, Redis};
+use thalweg_testbed::{Amqp, Kafka, Moto, Mqtt, Nats, NatsMessage, Postgres, Record, Redis};
 
 /// Returns the broker of Kafka, which lives as long as one of those who asked for it holds it.
 ///
@@ -32,6 +32,15 @@ pub fn nats() -> io::Result<Arc<Nats>> {
 pub fn mqtt() -> io::Result<Arc<Mqtt>> {
     static SERVER: Mutex<Weak<Mqtt>> = Mutex::new(Weak::new());
     shared(&SERVER, Mqtt::start)
+}
+
+/// Returns the server of Amazon's services, in the same way.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn moto() -> io::Result<Arc<Moto>> {
+    static SERVER: Mutex<Weak<Moto>> = Mutex::new(Weak::new());
+    shared(&SERVER, Moto::start)
 }
 
 /// Returns the server of AMQP, in the same way.
@@ -72,7 +81,8 @@ fn shared<T>(known: &Mutex<Weak<T>>, start: impl FnOnce() -> io::Result<T>) -> i
 
 /// A topic of its own: of Kafka, with one partition; a stream of NATS, with one subject of the same name; a
 /// topic of MQTT, with a session of the same name that has its messages; a queue of AMQP, a stream or a list
-/// of Redis; or a table of PostgreSQL with the columns `id` and `line`.
+/// of Redis; a table of PostgreSQL with the columns `id` and `line`; or what a service of Amazon has in place
+/// of a topic.
 pub struct Topic {
     broker: Broker,
     /// Its name.
@@ -93,6 +103,27 @@ enum Broker {
     Redis(Arc<Redis>),
     RedisList(Arc<Redis>),
     Postgres(Arc<Postgres>),
+    Amazon {
+        server: Arc<Moto>,
+        service: Amazon,
+        /// The messages that were received.
+        lines: Mutex<Vec<u8>>,
+    },
+}
+
+/// The counterpart of a topic at a service of Amazon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Amazon {
+    /// A queue of SQS, by its URL.
+    Queue(String),
+    /// A topic of SNS, by the URL of a queue that gets its messages.
+    Topic(String),
+    /// A stream of Kinesis.
+    Stream,
+    /// A delivery stream of Firehose.
+    Delivery,
+    /// A log group and a log stream of CloudWatch Logs.
+    Logs,
 }
 
 impl Topic {
@@ -160,6 +191,58 @@ impl Topic {
         Ok(Self { broker: Broker::Postgres(postgres), name })
     }
 
+    /// Returns a queue of SQS without messages.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn of_sqs() -> io::Result<Self> {
+        let (server, name) = (moto()?, name());
+        let queue = server.create_queue(&name, &serde_json::json!({}))?;
+        Ok(Self::of_amazon(server, name, Amazon::Queue(queue)))
+    }
+
+    /// Returns a topic of SNS.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn of_sns() -> io::Result<Self> {
+        let (server, name) = (moto()?, name());
+        let (_, queue) = server.create_topic(&name)?;
+        Ok(Self::of_amazon(server, name, Amazon::Topic(queue)))
+    }
+
+    /// Returns a stream of Kinesis with one shard.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn of_kinesis() -> io::Result<Self> {
+        let (server, name) = (moto()?, name());
+        server.create_stream(&name, 1)?;
+        Ok(Self::of_amazon(server, name, Amazon::Stream))
+    }
+
+    /// Returns a delivery stream of Firehose.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn of_firehose() -> io::Result<Self> {
+        let (server, name) = (moto()?, name());
+        server.create_delivery_stream(&name)?;
+        Ok(Self::of_amazon(server, name, Amazon::Delivery))
+    }
+
+    /// Returns the name of a log group and a log stream, which do not exist.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn of_logs() -> io::Result<Self> {
+        Ok(Self::of_amazon(moto()?, name(), Amazon::Logs))
+    }
+
+    fn of_amazon(server: Arc<Moto>, name: String, service: Amazon) -> Self {
+        Self { broker: Broker::Amazon { server, service, lines: Mutex::default() }, name }
+    }
+
     /// Returns the address of the broker.
     pub fn address(&self) -> String {
         match &self.broker {
@@ -169,6 +252,7 @@ impl Topic {
             Broker::Amqp(amqp) => amqp.address().to_string(),
             Broker::Redis(redis) | Broker::RedisList(redis) => redis.address().to_string(),
             Broker::Postgres(postgres) => postgres.address().to_string(),
+            Broker::Amazon { server, .. } => server.address().to_string(),
         }
     }
 
@@ -198,6 +282,8 @@ impl Topic {
                     postgres.run(&format!("INSERT INTO \"{name}\" (line) VALUES {}", rows.join(", ")))
                 })
             }
+            Broker::Amazon { server, service: Amazon::Queue(queue), .. } => server.enqueue(queue, lines),
+            Broker::Amazon { server, .. } => server.put_records(name, lines.map(|line| ("k", line))),
         }
     }
 
@@ -238,6 +324,22 @@ impl Topic {
             Broker::Postgres(postgres) => {
                 let rows = postgres.rows(&format!("SELECT line FROM \"{}\" ORDER BY id", self.name))?;
                 rows.iter().for_each(|row| add(row.concat().as_bytes()));
+            }
+            Broker::Amazon { server, service: Amazon::Queue(queue) | Amazon::Topic(queue), lines: taken } => {
+                let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+                for message in server.dequeue(queue)? {
+                    taken.extend_from_slice(message["Body"].as_str().unwrap_or_default().as_bytes());
+                    taken.push(b'\n');
+                }
+                return Ok(taken.clone());
+            }
+            Broker::Amazon { server, service: Amazon::Stream, .. } => {
+                server.records(&self.name)?.iter().for_each(|(_, data)| add(data));
+            }
+            // The sink ends each message with a line feed.
+            Broker::Amazon { server, service: Amazon::Delivery, .. } => return server.delivered(&self.name),
+            Broker::Amazon { server, service: Amazon::Logs, .. } => {
+                server.events(&self.name, &self.name)?.iter().for_each(|(_, event)| add(event.as_bytes()));
             }
         }
         Ok(lines)

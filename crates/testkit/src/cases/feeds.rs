@@ -259,6 +259,20 @@ pub fn of_brokers() -> Vec<Feed> {
             ..READER
         },
         Feed {
+            name: "aws_kinesis_streams",
+            component: "aws_kinesis_streams",
+            prepare: |_, records| kinesis(records),
+            ..READER
+        },
+        Feed {
+            name: "aws_sqs",
+            component: "aws_sqs",
+            // Messages that were not deleted come again after later ones.
+            keeps_order: false,
+            prepare: |_, records| sqs(records),
+            ..READER
+        },
+        Feed {
             name: "postgres, table",
             component: "postgres",
             prepare: |_, records| table(records),
@@ -372,6 +386,33 @@ fn redis(records: Records, topic: Topic, input: &str) -> io::Result<Prepared> {
     topic.store((0..records.count).map(|number| records.text(number, Form::Json)))?;
     let (servers, input) = (topic.address(), input.replace("{name}", &topic.name));
     let source = format!("redis: {{ servers: '{servers}', {input}, end_after_idle: 50ms }}");
+    Ok(Prepared { source, held: Some(Box::new(topic)) })
+}
+
+fn kinesis(records: Records) -> io::Result<Prepared> {
+    let topic = Topic::of_kinesis()?;
+    topic.store((0..records.count).map(|number| records.text(number, Form::Json)))?;
+    let source = format!(
+        "aws_kinesis_streams: {{ region: us-east-1, url: 'http://{}', \
+         auth: {{ access_key_id: k, secret_access_key: s }}, stream: {}, poll_interval: 20ms, \
+         end_after_idle: 50ms }}",
+        topic.address(),
+        topic.name,
+    );
+    Ok(Prepared { source, held: Some(Box::new(topic)) })
+}
+
+/// A run that is killed leaves messages that come again after the visibility timeout. The server may lose a
+/// deletion that it gets together with another one.
+fn sqs(records: Records) -> io::Result<Prepared> {
+    let topic = Topic::of_sqs()?;
+    topic.store((0..records.count).map(|number| records.text(number, Form::Json)))?;
+    let source = format!(
+        "aws_sqs: {{ region: us-east-1, url: 'http://{}', auth: {{ access_key_id: k, secret_access_key: s }}, \
+         queue: {}, visibility_timeout: 1s, concurrency: 1, end_after_idle: 50ms }}",
+        topic.address(),
+        topic.name,
+    );
     Ok(Prepared { source, held: Some(Box::new(topic)) })
 }
 
