@@ -95,13 +95,13 @@ fuzz:
 	@CARGO_TARGET_DIR=$(target) FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ="$(FUZZ)" tools/fuzz.sh
 
 tools:
-	@$(install) versitygw azurite wsgidav etcd kafka moto_server nats-server mosquitto rabbitmq-server redis-server postgres
+	@$(install) versitygw azurite wsgidav etcd kafka nats-server mosquitto rabbitmq-server redis-server postgres
 
 # The tools are installed while the lints and the build run, because the installation mostly waits for the network. Its
 # output is printed after the compiler's, and a failure of either fails the test.
 test: generated
 	@mkdir -p "$$THALWEG_TOOLS"; \
-	$(install) versitygw azurite wsgidav etcd kafka moto_server nats-server redis-server mosquitto rabbitmq-server postgres >"$$THALWEG_TOOLS/log" 2>&1 & tools=$$!; \
+	$(install) versitygw azurite wsgidav etcd kafka nats-server redis-server mosquitto rabbitmq-server postgres >"$$THALWEG_TOOLS/log" 2>&1 & tools=$$!; \
 	$(submake) --no-print-directory lint && $(CARGO) test --release --locked --workspace --no-run; built=$$?; \
 	wait $$tools; installed=$$?; cat "$$THALWEG_TOOLS/log"; \
 	[ $$built -eq 0 ] && [ $$installed -eq 0 ]

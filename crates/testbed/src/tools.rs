@@ -59,11 +59,6 @@ impl Tools {
         self.program("nats-server", "bin/nats-server")
     }
 
-    /// Returns the path of moto, which stands for Amazon's services.
-    pub fn moto_server(&self) -> io::Result<PathBuf> {
-        self.program("moto_server", "moto_server/bin/moto_server")
-    }
-
     /// Returns the path of mosquitto, or of one of its clients.
     pub fn mosquitto(&self, name: &str) -> io::Result<PathBuf> {
         let folder = if name == "mosquitto" { "sbin" } else { "bin" };

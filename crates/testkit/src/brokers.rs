@@ -5,7 +5,9 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use thalweg_testbed::{Amqp, Kafka, Moto, Mqtt, Nats, NatsMessage, Postgres, Record, Redis};
+use thalweg_testbed::{Amqp, Kafka, Mqtt, Nats, NatsMessage, Postgres, Record, Redis};
+
+use crate::amazon::AmazonServer;
 
 /// Returns the broker of Kafka, which lives as long as one of those who asked for it holds it.
 ///
@@ -38,9 +40,9 @@ pub fn mqtt() -> io::Result<Arc<Mqtt>> {
 ///
 /// # Errors
 /// If it cannot be started.
-pub fn moto() -> io::Result<Arc<Moto>> {
-    static SERVER: Mutex<Weak<Moto>> = Mutex::new(Weak::new());
-    shared(&SERVER, Moto::start)
+pub fn amazon() -> io::Result<Arc<AmazonServer>> {
+    static SERVER: Mutex<Weak<AmazonServer>> = Mutex::new(Weak::new());
+    shared(&SERVER, AmazonServer::start)
 }
 
 /// Returns the server of AMQP, in the same way.
@@ -103,21 +105,14 @@ enum Broker {
     Redis(Arc<Redis>),
     RedisList(Arc<Redis>),
     Postgres(Arc<Postgres>),
-    Amazon {
-        server: Arc<Moto>,
-        service: Amazon,
-        /// The messages that were received.
-        lines: Mutex<Vec<u8>>,
-    },
+    Amazon(Arc<AmazonServer>, Amazon),
 }
 
 /// The counterpart of a topic at a service of Amazon.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Amazon {
-    /// A queue of SQS, by its URL.
-    Queue(String),
-    /// A topic of SNS, by the URL of a queue that gets its messages.
-    Topic(String),
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Amazon {
+    /// A queue of SQS, or a topic of SNS with a queue of the same name.
+    Queue,
     /// A stream of Kinesis.
     Stream,
     /// A delivery stream of Firehose.
@@ -196,9 +191,7 @@ impl Topic {
     /// # Errors
     /// If the server cannot be started.
     pub fn of_sqs() -> io::Result<Self> {
-        let (server, name) = (moto()?, name());
-        let queue = server.create_queue(&name, &serde_json::json!({}))?;
-        Ok(Self::of_amazon(server, name, Amazon::Queue(queue)))
+        Self::of_amazon(Amazon::Queue, |server, name| drop(server.create_queue(name)))
     }
 
     /// Returns a topic of SNS.
@@ -206,9 +199,7 @@ impl Topic {
     /// # Errors
     /// If the server cannot be started.
     pub fn of_sns() -> io::Result<Self> {
-        let (server, name) = (moto()?, name());
-        let (_, queue) = server.create_topic(&name)?;
-        Ok(Self::of_amazon(server, name, Amazon::Topic(queue)))
+        Self::of_amazon(Amazon::Queue, |server, name| drop(server.create_topic(name)))
     }
 
     /// Returns a stream of Kinesis with one shard.
@@ -216,9 +207,7 @@ impl Topic {
     /// # Errors
     /// If the server cannot be started.
     pub fn of_kinesis() -> io::Result<Self> {
-        let (server, name) = (moto()?, name());
-        server.create_stream(&name, 1)?;
-        Ok(Self::of_amazon(server, name, Amazon::Stream))
+        Self::of_amazon(Amazon::Stream, |server, name| server.create_stream(name, 1))
     }
 
     /// Returns a delivery stream of Firehose.
@@ -226,9 +215,7 @@ impl Topic {
     /// # Errors
     /// If the server cannot be started.
     pub fn of_firehose() -> io::Result<Self> {
-        let (server, name) = (moto()?, name());
-        server.create_delivery_stream(&name)?;
-        Ok(Self::of_amazon(server, name, Amazon::Delivery))
+        Self::of_amazon(Amazon::Delivery, AmazonServer::create_delivery_stream)
     }
 
     /// Returns the name of a log group and a log stream, which do not exist.
@@ -236,11 +223,13 @@ impl Topic {
     /// # Errors
     /// If the server cannot be started.
     pub fn of_logs() -> io::Result<Self> {
-        Ok(Self::of_amazon(moto()?, name(), Amazon::Logs))
+        Self::of_amazon(Amazon::Logs, |_, _| {})
     }
 
-    fn of_amazon(server: Arc<Moto>, name: String, service: Amazon) -> Self {
-        Self { broker: Broker::Amazon { server, service, lines: Mutex::default() }, name }
+    fn of_amazon(service: Amazon, create: impl FnOnce(&AmazonServer, &str)) -> io::Result<Self> {
+        let (server, name) = (amazon()?, name());
+        create(&server, &name);
+        Ok(Self { broker: Broker::Amazon(server, service), name })
     }
 
     /// Returns the address of the broker.
@@ -252,7 +241,7 @@ impl Topic {
             Broker::Amqp(amqp) => amqp.address().to_string(),
             Broker::Redis(redis) | Broker::RedisList(redis) => redis.address().to_string(),
             Broker::Postgres(postgres) => postgres.address().to_string(),
-            Broker::Amazon { server, .. } => server.address().to_string(),
+            Broker::Amazon(server, _) => server.address().to_string(),
         }
     }
 
@@ -282,8 +271,14 @@ impl Topic {
                     postgres.run(&format!("INSERT INTO \"{name}\" (line) VALUES {}", rows.join(", ")))
                 })
             }
-            Broker::Amazon { server, service: Amazon::Queue(queue), .. } => server.enqueue(queue, lines),
-            Broker::Amazon { server, .. } => server.put_records(name, lines.map(|line| ("k", line))),
+            Broker::Amazon(server, Amazon::Queue) => {
+                server.enqueue(name, lines);
+                Ok(())
+            }
+            Broker::Amazon(server, _) => {
+                server.put_records(name, lines.map(|line| ("k", line)));
+                Ok(())
+            }
         }
     }
 
@@ -325,21 +320,18 @@ impl Topic {
                 let rows = postgres.rows(&format!("SELECT line FROM \"{}\" ORDER BY id", self.name))?;
                 rows.iter().for_each(|row| add(row.concat().as_bytes()));
             }
-            Broker::Amazon { server, service: Amazon::Queue(queue) | Amazon::Topic(queue), lines: taken } => {
-                let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
-                for message in server.dequeue(queue)? {
-                    taken.extend_from_slice(message["Body"].as_str().unwrap_or_default().as_bytes());
-                    taken.push(b'\n');
-                }
-                return Ok(taken.clone());
+            Broker::Amazon(server, Amazon::Queue) => {
+                let sent = server.sent(&self.name);
+                let texts = sent.iter().filter_map(|message| message["MessageBody"].as_str());
+                texts.for_each(|text| add(text.as_bytes()));
             }
-            Broker::Amazon { server, service: Amazon::Stream, .. } => {
-                server.records(&self.name)?.iter().for_each(|(_, data)| add(data));
+            Broker::Amazon(server, Amazon::Stream) => {
+                server.records(&self.name).iter().for_each(|(_, data)| add(data));
             }
             // The sink ends each message with a line feed.
-            Broker::Amazon { server, service: Amazon::Delivery, .. } => return server.delivered(&self.name),
-            Broker::Amazon { server, service: Amazon::Logs, .. } => {
-                server.events(&self.name, &self.name)?.iter().for_each(|(_, event)| add(event.as_bytes()));
+            Broker::Amazon(server, Amazon::Delivery) => return Ok(server.delivered(&self.name)),
+            Broker::Amazon(server, Amazon::Logs) => {
+                server.events(&self.name, &self.name).iter().for_each(|(_, event)| add(event.as_bytes()));
             }
         }
         Ok(lines)

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use thalweg_engine::Flow;
 use thalweg_runtime::Failpoint;
 
-use crate::brokers::{amqp, broker, moto, mqtt, nats, postgres, redis};
+use crate::brokers::{amazon, amqp, broker, mqtt, nats, postgres, redis};
 use crate::cases::{feeds, files, outlets};
 use crate::feed::{Feed, Nature};
 use crate::matrix;
@@ -200,7 +200,7 @@ fn each<S: Sync>(
             .any(|(feed, outlet)| [feed.component, outlet.component].iter().any(|of| of.starts_with(name)))
     };
     let _brokers = (
-        needs("aws_").then(moto),
+        needs("aws_").then(amazon),
         needs("amqp").then(amqp),
         needs("kafka").then(broker),
         needs("mqtt").then(mqtt),

@@ -113,14 +113,14 @@ fn with_broker(example: &str) -> (String, Option<Box<dyn std::any::Any>>) {
     const REDIS: &str = "127.0.0.1:6379";
     const POSTGRES: &str = "127.0.0.1:5432";
     if cfg!(feature = "aws") && example.contains(AMAZON) {
-        let moto = thalweg_testbed::Moto::start().unwrap();
-        moto.create_queue("orders.fifo", &serde_json::json!({ "FifoQueue": "true" })).unwrap();
-        let (_, queue) = moto.create_topic("orders").unwrap();
-        moto.enqueue(&queue, (0..10).map(|number| format!("order {number}"))).unwrap();
-        moto.create_stream("events", 2).unwrap();
-        moto.put_records("events", (0..10).map(|number| ("k", format!("event {number}")))).unwrap();
-        moto.create_delivery_stream("archive").unwrap();
-        return (example.replace(AMAZON, &moto.address().to_string()), Some(Box::new(moto)));
+        let amazon = thalweg_testkit::amazon::AmazonServer::start().unwrap();
+        amazon.create_queue("orders.fifo");
+        amazon.create_topic("orders");
+        amazon.enqueue("orders", (0..10).map(|number| format!("order {number}")));
+        amazon.create_stream("events", 2);
+        amazon.put_records("events", (0..10).map(|number| ("k", format!("event {number}"))));
+        amazon.create_delivery_stream("archive");
+        return (example.replace(AMAZON, &amazon.address().to_string()), Some(Box::new(amazon)));
     }
     if cfg!(feature = "kafka") && example.contains(KAFKA) {
         let kafka = thalweg_testbed::Kafka::start(2).unwrap();

@@ -7,8 +7,6 @@
 //! See docs/decisions/100-amazons-services-by-signed-json.md.
 
 mod api;
-#[cfg(test)]
-mod fake;
 #[doc(hidden)]
 pub mod fuzzing;
 mod options;

@@ -185,13 +185,11 @@ pub(crate) fn entry(request: &Request, code: &str, message: &str, is_to_blame: b
     }
 }
 
-/// The refusal of a service that speaks JSON.
-#[derive(Deserialize)]
-struct Json {
-    #[serde(rename = "__type", default)]
-    kind: Value,
-    #[serde(alias = "Message", default)]
-    message: Value,
+/// Returns the text of a member of a refusal in JSON. Services write `message` or `Message`, and some both.
+fn member(body: &Value, name: &str) -> String {
+    let members = body.as_object().into_iter().flatten();
+    let mut named = members.filter(|(known, _)| known.eq_ignore_ascii_case(name));
+    named.find_map(|(_, value)| value.as_str()).unwrap_or_default().to_owned()
 }
 
 /// The refusal of a service that answers with XML.
@@ -213,10 +211,10 @@ struct XmlError {
 pub(crate) fn told(body: &[u8]) -> (String, String) {
     let told = match body.trim_ascii_start().first() {
         _ if body.len() > MOST => None,
-        Some(b'{') => serde_json::from_slice::<Json>(body).ok().map(|Json { kind, message }| {
-            let text = |value: Value| value.as_str().unwrap_or_default().to_owned();
-            (text(kind), text(message))
-        }),
+        Some(b'{') => {
+            let body = serde_json::from_slice::<Value>(body).ok();
+            body.map(|body| (member(&body, "__type"), member(&body, "message")))
+        }
         Some(b'<') => std::str::from_utf8(body).ok().and_then(|body| {
             let Xml { error } = quick_xml::de::from_str(body).ok()?;
             Some((error.code, error.message))
@@ -240,6 +238,8 @@ mod tests {
         for (body, code, message) in [
             (r#"{"__type":"com.amazonaws.sqs#QueueDoesNotExist","message":"no"}"#, "QueueDoesNotExist", "no"),
             (r#"{"__type":"ThrottlingException","Message":"slow"}"#, "ThrottlingException", "slow"),
+            (r#"{"__type":"NotFound","message":"no","Message":"no"}"#, "NotFound", "no"),
+            (r#"{"__type":"NotFound","message":null,"Message":"no"}"#, "NotFound", "no"),
             (r#"{"__type":"AWS.SimpleQueueService.NonExistentQueue"}"#, "NonExistentQueue", ""),
             (r#"{"__type":"UnrecognizedClientException:http://x/"}"#, "UnrecognizedClientException", ""),
             (

@@ -7,6 +7,7 @@ use thalweg_engine::Flow;
 use thalweg_testbed::{S3, WebFiles, WebRecords};
 
 use super::{avro, clients};
+use crate::amazon::AmazonServer;
 use crate::brokers::Topic;
 use crate::feed::{Ends, Feed, Nature, Prepared};
 use crate::program::{Launch, Program};
@@ -393,24 +394,21 @@ fn kinesis(records: Records) -> io::Result<Prepared> {
     let topic = Topic::of_kinesis()?;
     topic.store((0..records.count).map(|number| records.text(number, Form::Json)))?;
     let source = format!(
-        "aws_kinesis_streams: {{ region: us-east-1, url: 'http://{}', \
-         auth: {{ access_key_id: k, secret_access_key: s }}, stream: {}, poll_interval: 20ms, \
-         end_after_idle: 50ms }}",
-        topic.address(),
+        "aws_kinesis_streams: {{ {}, stream: {}, poll_interval: 20ms, end_after_idle: 50ms }}",
+        AmazonServer::options(topic.address()),
         topic.name,
     );
     Ok(Prepared { source, held: Some(Box::new(topic)) })
 }
 
-/// A run that is killed leaves messages that come again after the visibility timeout. The server may lose a
-/// deletion that it gets together with another one.
+/// A run that is killed leaves messages that come again after the visibility timeout. With this time for an
+/// answer, requests do not wait for messages, so that a run ends soon.
 fn sqs(records: Records) -> io::Result<Prepared> {
     let topic = Topic::of_sqs()?;
     topic.store((0..records.count).map(|number| records.text(number, Form::Json)))?;
     let source = format!(
-        "aws_sqs: {{ region: us-east-1, url: 'http://{}', auth: {{ access_key_id: k, secret_access_key: s }}, \
-         queue: {}, visibility_timeout: 1s, concurrency: 1, end_after_idle: 50ms }}",
-        topic.address(),
+        "aws_sqs: {{ {}, queue: {}, visibility_timeout: 1s, timeout: 1900ms, end_after_idle: 50ms }}",
+        AmazonServer::options(topic.address()),
         topic.name,
     );
     Ok(Prepared { source, held: Some(Box::new(topic)) })

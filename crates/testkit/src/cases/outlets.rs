@@ -314,7 +314,7 @@ fn of_amazon() -> Vec<Outlet> {
                 "out: { ",
                 $component,
                 ": { region: us-east-1, url: 'http://{address}', \
-                 auth: { access_key_id: k, secret_access_key: s }, timeout: 5s, max_delay: 10ms, ",
+                 auth: { access_key_id: test, secret_access_key: test }, timeout: 5s, max_delay: 10ms, ",
                 $options,
                 " } }"
             )
@@ -325,8 +325,7 @@ fn of_amazon() -> Vec<Outlet> {
     vec![
         Outlet {
             server: Some(Server::kinesis_stream),
-            // The server may lose one of two records that it gets at the same time.
-            ..of("aws_kinesis_streams", sinks!("aws_kinesis_streams", "stream: '{topic}', concurrency: 1"))
+            ..of("aws_kinesis_streams", sinks!("aws_kinesis_streams", "stream: '{topic}'"))
         },
         Outlet {
             server: Some(Server::delivery_stream),

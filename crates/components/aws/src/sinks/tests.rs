@@ -2,30 +2,29 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
-use tokio::task::block_in_place;
 
 use thalweg_engine::testing::{
     batch, context, messages, open_sink, options, sink_conforms, write_until_durable,
 };
 use thalweg_engine::{Component, ErrorKind, SinkConfig};
 use thalweg_record::{Ack, Batch, Meta};
-use thalweg_testbed::{Fault, Moto, Proxy, Rule, Times};
+use thalweg_testbed::{Fault, Proxy, Rule, Times};
+use thalweg_testkit::amazon::AmazonServer;
 
 use super::aws_cloudwatch_logs::AwsCloudwatchLogs;
 use super::aws_kinesis_firehose::AwsKinesisFirehose;
 use super::aws_kinesis_streams::AwsKinesisStreams;
 use super::aws_sns::AwsSns;
 use super::aws_sqs::AwsSqs;
-use crate::fake::fake;
 
 /// Returns the options of a sink that sends at once.
-fn yaml(moto: &Moto, more: &str) -> String {
-    format!("{{ {}, max_delay: 0s, {more} }}", moto.options(moto.address()))
+fn yaml(amazon: &AmazonServer, more: &str) -> String {
+    format!("{{ {}, max_delay: 0s, {more} }}", AmazonServer::options(amazon.address()))
 }
 
 /// As `yaml`, through a proxy, and without the request that checks the service.
-fn through(moto: &Moto, proxy: &Proxy, more: &str) -> String {
-    format!("{{ {}, max_delay: 0s, check: false, {more} }}", moto.options(proxy.address()))
+fn through(proxy: &Proxy, more: &str) -> String {
+    format!("{{ {}, max_delay: 0s, check: false, {more} }}", AmazonServer::options(proxy.address()))
 }
 
 /// Writes messages, and returns those that were refused.
@@ -44,40 +43,38 @@ fn recent(texts: &[&str]) -> Batch {
 }
 
 /// Lets the first request have this answer, which the server does not see.
-fn answered_first(moto: &Moto, body: &serde_json::Value) -> Proxy {
-    let proxy = Proxy::start(moto.address()).unwrap();
+fn answered_first(amazon: &AmazonServer, body: &serde_json::Value) -> Proxy {
+    let proxy = Proxy::start(amazon.address()).unwrap();
     let fault = Fault::Status { code: 200, retry_after: None, body: body.to_string() };
     proxy.set([Rule::new(fault).times(Times::Nth(1))]);
     proxy
 }
 
-/// Returns the texts of the messages of a queue.
-fn texts(moto: &Moto, queue: &str) -> Vec<String> {
-    let messages = block_in_place(|| moto.dequeue(queue).unwrap());
-    messages.into_iter().map(|message| message["Body"].as_str().unwrap().to_owned()).collect()
+/// Returns the texts of the messages that were sent to a queue.
+fn texts(amazon: &AmazonServer, queue: &str) -> Vec<String> {
+    let sent = amazon.sent(queue);
+    sent.iter().map(|message| message["MessageBody"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn they_conform() {
-    let moto = block_in_place(|| Moto::start().unwrap());
-    block_in_place(|| {
-        moto.create_stream("s", 1).unwrap();
-        moto.create_delivery_stream("delivery").unwrap();
-        moto.create_queue("q", &json!({})).unwrap();
-        moto.create_topic("t").unwrap();
-    });
-    sink_conforms::<AwsKinesisStreams>(&yaml(&moto, "stream: s")).await;
-    sink_conforms::<AwsKinesisFirehose>(&yaml(&moto, "stream: delivery")).await;
-    sink_conforms::<AwsSqs>(&yaml(&moto, "queue: q")).await;
-    sink_conforms::<AwsSns>(&yaml(&moto, "topic: 'arn:aws:sns:us-east-1:123456789012:t'")).await;
+    let amazon = AmazonServer::start().unwrap();
+    amazon.create_stream("s", 1);
+    amazon.create_delivery_stream("delivery");
+    amazon.create_queue("q");
+    amazon.create_topic("t");
+    sink_conforms::<AwsKinesisStreams>(&yaml(&amazon, "stream: s")).await;
+    sink_conforms::<AwsKinesisFirehose>(&yaml(&amazon, "stream: delivery")).await;
+    sink_conforms::<AwsSqs>(&yaml(&amazon, "queue: q")).await;
+    sink_conforms::<AwsSns>(&yaml(&amazon, "topic: 'arn:aws:sns:us-east-1:123456789012:t'")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn records_have_their_keys_and_an_answer_for_another_number_of_them_is_none() {
-    let moto = block_in_place(|| Moto::start().unwrap());
-    block_in_place(|| moto.create_stream("s", 1).unwrap());
+    let amazon = AmazonServer::start().unwrap();
+    amazon.create_stream("s", 1);
     let proxy = answered_first(
-        &moto,
+        &amazon,
         &json!({ "FailedRecordCount": 2, "Records": [
             { "SequenceNumber": "1", "ShardId": "s" },
             { "ErrorCode": "ProvisionedThroughputExceededException", "ErrorMessage": "slow down" },
@@ -85,10 +82,10 @@ async fn records_have_their_keys_and_an_answer_for_another_number_of_them_is_non
             { "ErrorCode": "InternalFailure", "ErrorMessage": "oops" },
         ] }),
     );
-    let options = through(&moto, &proxy, "stream: s, partition_key: 'k-{payload}', max_record_bytes: 12");
+    let options = through(&proxy, "stream: s, partition_key: 'k-{payload}', max_record_bytes: 12");
     let rejected = write::<AwsKinesisStreams>(&options, &["a", "b", "c", "d", "far too long", "é"]).await;
     assert_eq!(rejected, [(4, "the record has 26 bytes, more than `max_record_bytes` (12)".to_owned())]);
-    let mut stored = block_in_place(|| moto.records("s").unwrap());
+    let mut stored = amazon.records("s");
     stored.sort();
     let record = |text: &str| (format!("k-{text}"), text.as_bytes().to_vec());
     // The first answer was for four of five records, so that all were sent again.
@@ -98,41 +95,41 @@ async fn records_have_their_keys_and_an_answer_for_another_number_of_them_is_non
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_a_request_only_the_records_that_were_not_taken_are_sent_again() {
-    let moto = block_in_place(|| Moto::start().unwrap());
-    block_in_place(|| moto.create_stream("s", 1).unwrap());
+    let amazon = AmazonServer::start().unwrap();
+    amazon.create_stream("s", 1);
     let proxy = answered_first(
-        &moto,
+        &amazon,
         &json!({ "FailedRecordCount": 2, "Records": [
             { "SequenceNumber": "1", "ShardId": "s" },
             { "ErrorCode": "ProvisionedThroughputExceededException", "ErrorMessage": "slow down" },
             { "ErrorCode": "InvalidArgumentException", "ErrorMessage": "no such key" },
         ] }),
     );
-    let rejected = write::<AwsKinesisStreams>(&through(&moto, &proxy, "stream: s"), &["a", "b", "c"]).await;
+    let rejected = write::<AwsKinesisStreams>(&through(&proxy, "stream: s"), &["a", "b", "c"]).await;
     assert_eq!(rejected.len(), 1);
     let (row, reason) = &rejected[0];
     assert!(*row == 2 && reason.ends_with("answered InvalidArgumentException for the message: no such key"));
-    let stored = block_in_place(|| moto.records("s").unwrap());
+    let stored = amazon.records("s");
     let stored: Vec<&[u8]> = stored.iter().map(|(_, data)| data.as_slice()).collect();
     assert_eq!(stored, [b"b"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn delivered_records_are_lines() {
-    let moto = block_in_place(|| Moto::start().unwrap());
-    block_in_place(|| moto.create_delivery_stream("delivery").unwrap());
-    assert_eq!(write::<AwsKinesisFirehose>(&yaml(&moto, "stream: delivery"), &["a", "b"]).await, []);
-    assert_eq!(block_in_place(|| moto.delivered("delivery").unwrap()), b"a\nb\n");
+    let amazon = AmazonServer::start().unwrap();
+    amazon.create_delivery_stream("delivery");
+    assert_eq!(write::<AwsKinesisFirehose>(&yaml(&amazon, "stream: delivery"), &["a", "b"]).await, []);
+    assert_eq!(amazon.delivered("delivery"), b"a\nb\n");
     let large = "x".repeat(1000 << 10);
-    let rejected = write::<AwsKinesisFirehose>(&yaml(&moto, "stream: delivery"), &[&large]).await;
+    let rejected = write::<AwsKinesisFirehose>(&yaml(&amazon, "stream: delivery"), &[&large]).await;
     let reason = "the record has 1024001 bytes, but Firehose takes at most 1024000".to_owned();
     assert_eq!(rejected, [(0, reason)]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn log_groups_and_log_streams_are_created_and_events_have_their_reasons() {
-    let moto = block_in_place(|| Moto::start().unwrap());
-    let options = yaml(&moto, "log_group: 'g/{payload}', log_stream: s");
+    let amazon = AmazonServer::start().unwrap();
+    let options = yaml(&amazon, "log_group: 'g/{payload}', log_stream: s");
     let rejected = write::<AwsCloudwatchLogs>(&options, &["a", "b b", "", "a"]).await;
     assert_eq!(
         rejected,
@@ -145,21 +142,21 @@ async fn log_groups_and_log_streams_are_created_and_events_have_their_reasons() 
             (2, "the message is empty, and no event".to_owned()),
         ]
     );
-    let events = block_in_place(|| moto.events("g/a", "s").unwrap());
+    let events = amazon.events("g/a", "s");
     assert_eq!(events.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>(), ["a", "a"]);
     let old = json!({ "rejectedLogEventsInfo": { "tooOldLogEventEndIndex": 1 } });
-    let proxy = answered_first(&moto, &old);
-    let options = through(&moto, &proxy, "log_group: g/a, log_stream: s, create: false");
+    let proxy = answered_first(&amazon, &old);
+    let options = through(&proxy, "log_group: g/a, log_stream: s, create: false");
     let rejected = write::<AwsCloudwatchLogs>(&options, &["x", "y"]).await;
     assert_eq!(rejected, [(0, "the event is too old for CloudWatch Logs".to_owned())]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_queue_does_not_take_is_sent_again_and_what_it_refuses_has_its_reason() {
-    let moto = block_in_place(|| Moto::start().unwrap());
-    let queue = block_in_place(|| moto.create_queue("q", &json!({})).unwrap());
+    let amazon = AmazonServer::start().unwrap();
+    let queue = amazon.create_queue("q");
     let proxy = answered_first(
-        &moto,
+        &amazon,
         &json!({
             "Successful": [{ "Id": "0" }],
             "Failed": [
@@ -168,49 +165,35 @@ async fn what_a_queue_does_not_take_is_sent_again_and_what_it_refuses_has_its_re
             ],
         }),
     );
-    let options = through(&moto, &proxy, &format!("queue: '{queue}'"));
+    let options = through(&proxy, &format!("queue: '{queue}'"));
     let rejected = write::<AwsSqs>(&options, &["a", "b", "c", "d"]).await;
     assert_eq!(rejected.len(), 1);
     let (row, reason) = &rejected[0];
     assert!(*row == 1 && reason.ends_with("answered InvalidMessageContents for the message: no"), "{reason}");
     // The answer did not name the last one.
-    assert_eq!(texts(&moto, &queue), ["c", "d"]);
+    assert_eq!(texts(&amazon, &queue), ["c", "d"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_in_order_has_each_message_once_although_an_answer_was_lost() {
-    let moto = block_in_place(|| Moto::start().unwrap());
-    let fifo = json!({ "FifoQueue": "true" });
-    let queue = block_in_place(|| moto.create_queue("q.fifo", &fifo).unwrap());
-    let proxy = Proxy::start(moto.address()).unwrap();
+    let amazon = AmazonServer::start().unwrap();
+    let queue = amazon.create_queue("q.fifo");
+    let proxy = Proxy::start(amazon.address()).unwrap();
     let lost = Fault::StatusAfter { code: 500, retry_after: None, body: String::new() };
     proxy.set([Rule::new(lost).times(Times::Nth(1))]);
     let numbers: Vec<String> = (0..25).map(|number| number.to_string()).collect();
     let numbers: Vec<&str> = numbers.iter().map(String::as_str).collect();
-    let options = through(&moto, &proxy, &format!("queue: '{queue}', message_group: all"));
+    let options = through(&proxy, &format!("queue: '{queue}', message_group: all"));
     assert_eq!(write::<AwsSqs>(&options, &numbers).await, []);
-    let mut stored = Vec::new();
-    // While messages of a group are on their way, a queue in order gives no others.
-    loop {
-        let messages = block_in_place(|| moto.dequeue(&queue).unwrap());
-        if messages.is_empty() {
-            break;
-        }
-        for message in messages {
-            stored.push(message["Body"].as_str().unwrap().to_owned());
-            let handle = json!({ "QueueUrl": queue, "ReceiptHandle": message["ReceiptHandle"] });
-            block_in_place(|| moto.call("sqs", "AmazonSQS.DeleteMessage", &handle).unwrap());
-        }
-    }
-    assert_eq!(stored, numbers);
+    assert_eq!(texts(&amazon, &queue), numbers);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topic_passes_on_messages_with_their_attributes() {
-    let moto = block_in_place(|| Moto::start().unwrap());
-    let (topic, queue) = block_in_place(|| moto.create_topic("t").unwrap());
+    let amazon = AmazonServer::start().unwrap();
+    let topic = amazon.create_topic("t");
     let options =
-        yaml(&moto, &format!("topic: '{topic}', attributes: {{ text: 'of {{payload}}', none: '{{x}}' }}"));
+        yaml(&amazon, &format!("topic: '{topic}', attributes: {{ text: 'of {{payload}}', none: '{{x}}' }}"));
     let large = "x".repeat(256 << 10);
     let rejected = write::<AwsSns>(&options, &["a&b=c+ é", "", &large]).await;
     assert_eq!(
@@ -220,33 +203,39 @@ async fn a_topic_passes_on_messages_with_their_attributes() {
             (2, "the message has 524301 bytes, but at most 262144 are possible".to_owned()),
         ]
     );
-    let messages = block_in_place(|| moto.dequeue(&queue).unwrap());
-    assert_eq!(messages[0]["Body"], "a&b=c+ é");
-    let attributes = &messages[0]["MessageAttributes"];
+    let sent = amazon.sent("t");
+    assert_eq!(sent[0]["MessageBody"], "a&b=c+ é");
+    let attributes = &sent[0]["MessageAttributes"];
     assert_eq!(attributes["text"]["StringValue"], "of a&b=c+ é");
     assert_eq!(attributes.as_object().unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_does_not_begin_without_what_it_writes_into_and_shows_no_secret() {
-    let moto = block_in_place(|| Moto::start().unwrap());
-    let absent = yaml(&moto, "queue: none").replace("secret_access_key: s", "secret_access_key: SEKRET");
-    let mut sink = options::<AwsSqs>(&absent).build(&context()).unwrap();
-    let error = sink.open(None).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Permanent);
-    let text = error.full();
+    let amazon = AmazonServer::start().unwrap();
+    let refused = async |yaml: &str| {
+        let mut sink = options::<AwsSqs>(yaml).build(&context()).unwrap();
+        let error = sink.open(None).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Permanent);
+        error.full()
+    };
+    let absent = yaml(&amazon, "queue: none");
+    let text = refused(&absent).await;
     assert!(text.contains("the service cannot be used") && text.contains("does not exist"), "{text}");
+    let wrong = absent.replace("secret_access_key: test", "secret_access_key: SEKRET");
+    let text = refused(&wrong).await;
+    assert!(text.contains("InvalidSignatureException") && text.contains("correct `auth`"), "{text}");
     assert!(!text.contains("SEKRET"), "{text}");
-    let absent = yaml(&moto, "stream: none");
+    let absent = yaml(&amazon, "stream: none");
     let mut sink = options::<AwsKinesisStreams>(&absent).build(&context()).unwrap();
     assert!(sink.open(None).await.unwrap_err().full().contains("ResourceNotFoundException"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_wait_for_a_service_that_fails() {
-    let moto = block_in_place(|| Moto::start().unwrap());
-    let queue = block_in_place(|| moto.create_queue("q", &json!({})).unwrap());
-    let proxy = Proxy::start(moto.address()).unwrap();
+    let amazon = AmazonServer::start().unwrap();
+    let queue = amazon.create_queue("q");
+    let proxy = Proxy::start(amazon.address()).unwrap();
     let busy = json!({ "__type": "com.amazonaws.sqs#RequestThrottled", "message": "slow down" }).to_string();
     let busy = Fault::Status { code: 400, retry_after: None, body: busy };
     let broken = Fault::Status { code: 500, retry_after: None, body: String::new() };
@@ -257,13 +246,13 @@ async fn messages_wait_for_a_service_that_fails() {
         Rule::new(broken).times(Times::Nth(2)),
         Rule::new(denied).times(Times::Nth(3)),
     ]);
-    let options = through(&moto, &proxy, &format!("queue: '{queue}'"));
+    let options = through(&proxy, &format!("queue: '{queue}'"));
     let mut sink = open_sink::<AwsSqs>(&options).await;
     let mut kinds = Vec::new();
     let rejected = write_until_durable(&mut *sink, batch(["a"]), |error| kinds.push(error.kind())).await;
     assert_eq!(rejected, []);
     assert_eq!(kinds, [ErrorKind::Overloaded, ErrorKind::Temporary, ErrorKind::Temporary]);
-    assert_eq!(texts(&moto, &queue), ["a"]);
+    assert_eq!(texts(&amazon, &queue), ["a"]);
 }
 
 #[test]
@@ -296,24 +285,24 @@ fn mistakes_are_named() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_whose_ids_lack_a_part_are_all_kept() {
-    let moto = block_in_place(|| Moto::start().unwrap());
-    let fifo = json!({ "FifoQueue": "true" });
-    let queue = block_in_place(|| moto.create_queue("q.fifo", &fifo).unwrap());
-    let options =
-        yaml(&moto, &format!("queue: '{queue}', message_group: '{{payload}}', deduplication_id: 'id-{{x}}'"));
+    let amazon = AmazonServer::start().unwrap();
+    let queue = amazon.create_queue("q.fifo");
+    let options = yaml(
+        &amazon,
+        &format!("queue: '{queue}', message_group: '{{payload}}', deduplication_id: 'id-{{x}}'"),
+    );
     assert_eq!(write::<AwsSqs>(&options, &["a", "b", "c"]).await, []);
-    let mut stored = texts(&moto, &queue);
+    let mut stored = texts(&amazon, &queue);
     stored.sort();
     assert_eq!(stored, ["a", "b", "c"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_does_not_begin_with_an_invalid_name_of_what_it_writes_into() {
-    let address = fake(|_, _| (400, json!({ "__type": "ValidationException", "message": "no such name" })));
-    let yaml = format!(
-        "{{ region: us-east-1, url: 'http://{address}', auth: {{ access_key_id: k, secret_access_key: s }}, \
-         stream: 'a b' }}"
-    );
+    let amazon = AmazonServer::start().unwrap();
+    let invalid = json!({ "__type": "ValidationException", "message": "no such name" });
+    amazon.script(move |_, _| Some((400, invalid.clone())));
+    let yaml = yaml(&amazon, "stream: 'a b'");
     let mut sink = options::<AwsKinesisStreams>(&yaml).build(&context()).unwrap();
     let error = sink.open(None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Permanent);

@@ -2,12 +2,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::task::block_in_place;
 
 use thalweg_engine::Component;
 use thalweg_engine::testing::{self, messages, numbers, options, payloads, refused, rows};
 use thalweg_record::Outcome;
-use thalweg_testbed::{Fault, Moto, Patience, Proxy, Rule, Times};
+use thalweg_testbed::{Fault, Patience, Proxy, Rule, Times};
+use thalweg_testkit::amazon::AmazonServer;
 
 use super::AwsKinesisStreamsSource;
 
@@ -15,23 +15,21 @@ const WAIT: Duration = Duration::from_secs(30);
 const SHARD: &str = "shardId-000000000000";
 
 /// A server with the stream `s`, whose shards have records with these numbers.
-fn numbered(shards: u32, count: u32) -> Moto {
-    block_in_place(|| {
-        let moto = Moto::start().unwrap();
-        moto.create_stream("s", shards).unwrap();
-        put(&moto, 0..count);
-        moto
-    })
+fn numbered(shards: u32, count: u32) -> AmazonServer {
+    let amazon = AmazonServer::start().unwrap();
+    amazon.create_stream("s", shards);
+    put(&amazon, 0..count);
+    amazon
 }
 
-fn put(moto: &Moto, numbers: std::ops::Range<u32>) {
+fn put(amazon: &AmazonServer, numbers: std::ops::Range<u32>) {
     const KEYS: [&str; 3] = ["a", "b", "c"];
     let records = numbers.map(|number| (KEYS[number as usize % 3], number.to_string()));
-    block_in_place(|| moto.put_records("s", records).unwrap());
+    amazon.put_records("s", records);
 }
 
-fn yaml(moto: &Moto, more: &str) -> String {
-    format!("{{ {}, stream: s, poll_interval: 100ms{more} }}", moto.options(moto.address()))
+fn yaml(amazon: &AmazonServer, more: &str) -> String {
+    format!("{{ {}, stream: s, poll_interval: 100ms{more} }}", AmazonServer::options(amazon.address()))
 }
 
 async fn read(yaml: &str, saved: BTreeMap<String, Value>) -> Vec<u32> {
@@ -55,10 +53,10 @@ fn options_that_cannot_work_are_mistakes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn records_have_their_fields_and_the_order_of_their_shard() {
-    let moto = numbered(1, 50);
-    block_in_place(|| moto.put_records("s", [("k", "x".repeat(5000))]).unwrap());
+    let amazon = numbered(1, 50);
+    amazon.put_records("s", [("k", "x".repeat(5000))]);
     let options =
-        yaml(&moto, ", max_message_bytes: 4999, end_after_idle: 300ms, fields: [shard, partition_key]");
+        yaml(&amazon, ", max_message_bytes: 4999, end_after_idle: 300ms, fields: [shard, partition_key]");
     let sent = testing::read_all::<AwsKinesisStreamsSource>(&options, 1 << 16).await;
     assert!(sent.result.is_none(), "{:?}", sent.result);
     let all: Vec<u32> = sent.main.iter().flat_map(numbers).collect();
@@ -71,8 +69,8 @@ async fn records_have_their_fields_and_the_order_of_their_shard() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_shard_is_resumed_at_its_checkpoint_and_all_are_read_without_one() {
-    let moto = numbered(3, 60);
-    let options = yaml(&moto, ", end_after_idle: 300ms");
+    let amazon = numbered(3, 60);
+    let options = yaml(&amazon, ", end_after_idle: 300ms");
     let all = read(&options, BTreeMap::new()).await;
     assert_eq!(all.iter().copied().collect::<BTreeSet<u32>>().len(), 60);
     let source = testing::start::<AwsKinesisStreamsSource>(&options, 1 << 16, BTreeMap::new());
@@ -84,7 +82,7 @@ async fn each_shard_is_resumed_at_its_checkpoint_and_all_are_read_without_one() 
         .filter_map(|partition| Some((partition.to_string(), positions.committed(&partition)?)))
         .collect();
     assert!(!saved.is_empty());
-    put(&moto, 60..66);
+    put(&amazon, 60..66);
     let mut new = read(&options, saved).await;
     new.sort_unstable();
     assert_eq!(new, (60..66).collect::<Vec<u32>>());
@@ -92,17 +90,20 @@ async fn each_shard_is_resumed_at_its_checkpoint_and_all_are_read_without_one() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_begins_where_the_user_wants() {
-    let moto = numbered(2, 20);
-    let yaml_from = |start: &str| yaml(&moto, &format!(", start: '{start}', end_after_idle: 300ms"));
+    let amazon = numbered(2, 20);
+    let yaml_from = |start: &str| yaml(&amazon, &format!(", start: '{start}', end_after_idle: 300ms"));
     assert_eq!(read(&yaml_from("2100-01-01T00:00:00Z"), BTreeMap::new()).await, [0; 0]);
     assert_eq!(read(&yaml_from("2020-01-01T00:00:00Z"), BTreeMap::new()).await.len(), 20);
-    let source =
-        testing::start::<AwsKinesisStreamsSource>(&yaml(&moto, ", start: latest"), 1 << 16, BTreeMap::new());
+    let source = testing::start::<AwsKinesisStreamsSource>(
+        &yaml(&amazon, ", start: latest"),
+        1 << 16,
+        BTreeMap::new(),
+    );
     let patience = Patience::begin();
     // It begins at some time; records before that are not read.
     let (mut number, mut seen) = (20, Vec::new());
     while seen.is_empty() {
-        put(&moto, number..number + 1);
+        put(&amazon, number..number + 1);
         number += 1;
         seen.extend(source.take_numbers(Duration::from_millis(500)).await.into_iter().flatten());
         patience.check(|| format!("{number} records"));
@@ -114,12 +115,12 @@ async fn a_run_begins_where_the_user_wants() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shards_that_continue_a_divided_one_are_read_too() {
-    let moto = numbered(1, 0);
-    let source = testing::start::<AwsKinesisStreamsSource>(&yaml(&moto, ""), 1 << 16, BTreeMap::new());
-    put(&moto, 0..1);
+    let amazon = numbered(1, 0);
+    let source = testing::start::<AwsKinesisStreamsSource>(&yaml(&amazon, ""), 1 << 16, BTreeMap::new());
+    put(&amazon, 0..1);
     assert_eq!(source.take_numbers(WAIT).await, Some(vec![0]));
-    block_in_place(|| moto.split_shard("s", SHARD).unwrap());
-    put(&moto, 1..20);
+    amazon.split_shard("s", SHARD);
+    put(&amazon, 1..20);
     let mut seen = BTreeSet::new();
     let patience = Patience::begin();
     while seen.iter().filter(|number| **number > 0).count() < 19 {
@@ -132,8 +133,8 @@ async fn shards_that_continue_a_divided_one_are_read_too() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_record_is_lost_when_requests_fail() {
-    let moto = numbered(2, 300);
-    let proxy = Proxy::start(moto.address()).unwrap();
+    let amazon = numbered(2, 300);
+    let proxy = Proxy::start(amazon.address()).unwrap();
     let busy = json!({ "__type": "ProvisionedThroughputExceededException", "message": "slow" }).to_string();
     let expired = json!({ "__type": "ExpiredIteratorException", "message": "old" }).to_string();
     let answer = |code, body: String| Fault::Status { code, retry_after: None, body };
@@ -143,7 +144,8 @@ async fn no_record_is_lost_when_requests_fail() {
         Rule::new(answer(500, String::new())).times(Times::Every(9)),
         Rule::new(Fault::CutBody { after: 20 }).times(Times::Every(11)),
     ]);
-    let options = format!("{{ {}, stream: s, poll_interval: 100ms }}", moto.options(proxy.address()));
+    let options =
+        format!("{{ {}, stream: s, poll_interval: 100ms }}", AmazonServer::options(proxy.address()));
     let source = testing::start_retried::<AwsKinesisStreamsSource>(&options, 1 << 12);
     let mut seen = Vec::new();
     let patience = Patience::begin();
@@ -162,12 +164,13 @@ async fn no_record_is_lost_when_requests_fail() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_is_none_ends_no_shard_and_forgets_no_place() {
-    let moto = numbered(1, 5);
-    let proxy = Proxy::start(moto.address()).unwrap();
+    let amazon = numbered(1, 5);
+    let proxy = Proxy::start(amazon.address()).unwrap();
     let nothing = || Fault::Status { code: 200, retry_after: None, body: "{}".to_owned() };
     // The shards are listed, then there is an iterator, and then records are asked for.
     proxy.set([Rule::new(nothing()).times(Times::Nth(1)), Rule::new(nothing()).times(Times::Nth(4))]);
-    let options = format!("{{ {}, stream: s, poll_interval: 100ms }}", moto.options(proxy.address()));
+    let options =
+        format!("{{ {}, stream: s, poll_interval: 100ms }}", AmazonServer::options(proxy.address()));
     let source = testing::start_retried::<AwsKinesisStreamsSource>(&options, 1 << 16);
     let mut seen = Vec::new();
     while seen.len() < 5 {
@@ -182,8 +185,8 @@ async fn an_answer_that_is_none_ends_no_shard_and_forgets_no_place() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_checkpoint_has_the_shards_that_exist_also_those_without_records() {
-    let moto = numbered(1, 0);
-    let options = yaml(&moto, ", start: latest, end_after_idle: 300ms");
+    let amazon = numbered(1, 0);
+    let options = yaml(&amazon, ", start: latest, end_after_idle: 300ms");
     // A shard of an earlier run no longer exists, and another one continues it.
     let saved = BTreeMap::from([("s/shardId-000000000009".to_owned(), json!({ "ended": true }))]);
     let source = testing::start::<AwsKinesisStreamsSource>(&options, 1 << 16, saved);
@@ -196,6 +199,6 @@ async fn a_checkpoint_has_the_shards_that_exist_also_those_without_records() {
         .collect();
     assert_eq!(saved, BTreeMap::from([(format!("s/{SHARD}"), json!({}))]));
     // They came while there was no run.
-    put(&moto, 0..3);
+    put(&amazon, 0..3);
     assert_eq!(read(&options, saved).await, [0, 1, 2]);
 }

@@ -40,6 +40,9 @@ pub(super) struct Deliveries {
     beat: Duration,
     /// The number of new messages in answers that wait for their turn.
     pub(super) waiting: usize,
+    /// The number of messages that are settled and not deleted. The queue may have deleted some, whose answer
+    /// was lost, so it tells nothing of them.
+    pub(super) deleting: usize,
     /// Why the source cannot go on.
     pub(super) failed: Option<Error>,
 }
@@ -47,7 +50,7 @@ pub(super) struct Deliveries {
 impl Deliveries {
     pub(super) fn new(beat: Duration) -> Self {
         let (held, recent, is_recent) = (HashMap::new(), VecDeque::new(), HashSet::new());
-        Self { held, recent, is_recent, beat, waiting: 0, failed: None }
+        Self { held, recent, is_recent, beat, waiting: 0, deleting: 0, failed: None }
     }
 
     /// The number of messages that are not deleted.
@@ -79,6 +82,7 @@ impl Deliveries {
     /// Notes that a message is deleted, or cannot be deleted by its handle: if it comes again, it is settled.
     pub(super) fn delete(&mut self, id: &Arc<str>) {
         self.held.remove(id);
+        self.deleting = self.deleting.saturating_sub(1);
         if self.is_recent.insert(id.clone()) {
             self.recent.push_back(id.clone());
         }

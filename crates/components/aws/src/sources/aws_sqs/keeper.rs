@@ -41,7 +41,23 @@ pub(super) struct Part {
     pub(super) ids: Vec<Arc<str>>,
     /// The partition of the checkpoint that has the ids, until they are deleted.
     pub(super) partition: Arc<str>,
-    pub(super) settled: Settled,
+    pub(super) fate: Fate,
+}
+
+/// The fate of messages that were sent on.
+pub(super) enum Fate {
+    Open(Settled),
+    /// True if they are safe.
+    Known(bool),
+}
+
+impl Fate {
+    async fn is_safe(self) -> bool {
+        match self {
+            Self::Open(settled) => settled.await.outcome.is_safe(),
+            Self::Known(is_safe) => is_safe,
+        }
+    }
 }
 
 /// News of the task that reads.
@@ -138,7 +154,7 @@ impl Keeper {
             for (id, handle) in pairs.filter_map(|pair| Some((text(pair, 0)?, text(pair, 1)?))) {
                 let id: Arc<str> = id.into();
                 self.deliveries.lock().arrive(&id, &handle);
-                self.settled.push(Done { id, partition: Some(partition.clone()) });
+                self.settle(id, Some(partition.clone()));
                 count += 1;
             }
             match count {
@@ -171,7 +187,7 @@ impl Keeper {
             tokio::select! {
                 new = news.recv(), if has_news => match new {
                     Some(News::Sent(parts)) => self.wait_for(parts),
-                    Some(News::Settled(id)) => self.settled.push(Done { id, partition: None }),
+                    Some(News::Settled(id)) => self.settle(id, None),
                     Some(News::Unsent(ids)) => self.give_back(&ids, 0),
                     Some(News::Failed) => return Ok(()),
                     None => {
@@ -211,12 +227,12 @@ impl Keeper {
         let is_fifo = self.is_fifo;
         self.settling.spawn(async move {
             let mut ended = Vec::with_capacity(parts.len());
-            for Part { ids, partition, settled } in parts {
-                ended.push((ids, partition, settled.await.outcome.is_safe()));
+            for Part { ids, partition, fate } in parts {
+                ended.push((ids, partition, fate.is_safe().await));
             }
             // Of messages in order, those behind a failed one have to come again after it.
-            if is_fifo && ended.iter().any(|(_, _, is_safe)| !is_safe) {
-                ended.iter_mut().for_each(|(_, _, is_safe)| *is_safe = false);
+            if is_fifo && let Some(first) = ended.iter().position(|(_, _, is_safe)| !is_safe) {
+                ended.iter_mut().skip(first).for_each(|(_, _, is_safe)| *is_safe = false);
             }
             ended
         });
@@ -227,13 +243,18 @@ impl Keeper {
         for (ids, partition, is_safe) in ended.into_iter().flatten() {
             if is_safe {
                 self.left.insert(partition.clone(), ids.len());
-                let partition = || Some(partition.clone());
-                self.settled.extend(ids.into_iter().map(|id| Done { id, partition: partition() }));
+                ids.into_iter().for_each(|id| self.settle(id, Some(partition.clone())));
             } else if !out.is_dry() {
                 out.forget(&partition);
                 self.give_back(&ids, self.retry_delay);
             }
         }
+    }
+
+    /// Notes that a message is to be deleted.
+    fn settle(&mut self, id: Arc<str>, partition: Option<Arc<str>>) {
+        self.deliveries.lock().deleting += 1;
+        self.settled.push(Done { id, partition });
     }
 
     /// Lets the queue deliver messages again after this number of seconds.

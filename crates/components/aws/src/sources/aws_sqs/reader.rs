@@ -16,10 +16,11 @@ use tokio::task::JoinSet;
 
 use super::super::stopping::unless_stopped;
 use super::deliveries::{Arrival, Deliveries};
-use super::keeper::{Counts, News, Part, counts};
+use super::keeper::{Counts, Fate, News, Part, counts};
 use super::messages::{Body, Incoming, Messages};
 use super::{AwsSqsSource, POLL, prefix};
 use crate::api::{Api, CallError, read};
+use crate::queue::is_fifo;
 use crate::refusal::Kind;
 
 /// The most messages of a request.
@@ -48,6 +49,8 @@ struct Arrived {
     new: Vec<Incoming>,
     /// Those that are settled already.
     settled: Vec<Arc<str>>,
+    /// True if some are on their way already.
+    has_repeated: bool,
     /// The number of all messages, and about how many bytes they have.
     count: usize,
     bytes: usize,
@@ -217,7 +220,14 @@ impl<'a> Reader<'a> {
         if let Some(average) = arrived.bytes.checked_div(arrived.count) {
             self.average = average;
         }
-        self.settle(arrived)
+        // In order, they come again after those before them, which may fail.
+        let is_too_early = arrived.has_repeated && is_fifo(&self.config.queue);
+        let new = self.settle(arrived);
+        if is_too_early {
+            self.tell(News::Unsent(ids(&new)));
+            return Vec::new();
+        }
+        new
     }
 
     /// Lets messages be deleted that are settled. Returns the new ones.
@@ -244,6 +254,14 @@ impl<'a> Reader<'a> {
                 }
             }
             rest = after;
+            // Of messages in order, those behind a failed one have to be sent on after it.
+            let must_wait = is_fifo(&self.config.queue) && !rest.is_empty() && !out.is_dry();
+            if must_wait
+                && let Some(part) = parts.last_mut()
+                && !wait_for(part, out).await
+            {
+                break;
+            }
         }
         self.tell(News::Sent(parts));
         if !rest.is_empty() {
@@ -262,7 +280,7 @@ impl<'a> Reader<'a> {
             None => out.send_acked(received).await?,
             Some(reason) => out.reject_acked(received, vec![reason]).await?,
         };
-        Ok(Part { ids: ids(batch), partition, settled })
+        Ok(Part { ids: ids(batch), partition, fate: Fate::Open(settled) })
     }
 
     /// True if the source is to end: the queue has no messages but those on their way here. Requests that
@@ -276,7 +294,9 @@ impl<'a> Reader<'a> {
             Ok(Counts { visible, delivered, delayed }) => {
                 let deliveries = self.deliveries.lock();
                 let is_all_here = visible == 0 && delayed == 0 && delivered <= deliveries.count() as u64;
-                Ok(is_all_here && deliveries.waiting == 0)
+                // A dry run deletes nothing.
+                let is_deleted = deliveries.deleting == 0 || out.is_dry();
+                Ok(is_all_here && is_deleted && deliveries.waiting == 0)
             }
             // A user who may not ask for them has to believe the requests for messages.
             Err(CallError::Refused(refusal)) if refusal.kind == Kind::Forbidden => Ok(true),
@@ -292,6 +312,22 @@ impl<'a> Reader<'a> {
 
 fn ids(messages: &[Incoming]) -> Vec<Arc<str>> {
     messages.iter().map(|message| message.id.as_str().into()).collect()
+}
+
+/// Waits until messages that were sent on are settled. Returns true if they are safe.
+async fn wait_for(part: &mut Part, out: &SourceOutput) -> bool {
+    let Fate::Open(settled) = &mut part.fate else { return true };
+    let is_safe = loop {
+        tokio::select! {
+            biased;
+            settlement = &mut *settled => break settlement.outcome.is_safe(),
+            () = out.stopping() => return false,
+            // Some are settled after a checkpoint.
+            () = tokio::time::sleep(POLL) => out.save_soon(),
+        }
+    };
+    part.fate = Fate::Known(is_safe);
+    is_safe
 }
 
 /// Sends a request for messages, waits for them, and notes them.
@@ -326,7 +362,7 @@ fn note(messages: Vec<Incoming>, deliveries: &mut Deliveries) -> Arrived {
         let id: Arc<str> = message.id.as_str().into();
         match deliveries.arrive(&id, &message.handle) {
             Arrival::New => arrived.new.push(message),
-            Arrival::OnItsWay => {}
+            Arrival::OnItsWay => arrived.has_repeated = true,
             Arrival::Settled => arrived.settled.push(id),
         }
     }

@@ -1,43 +1,37 @@
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::task::block_in_place;
 
 use thalweg_engine::testing::{self, context, messages, numbers, options, payloads, rows};
 use thalweg_engine::{Component, SourceConfig};
 use thalweg_record::{Batch, Budget, Outcome};
-use thalweg_testbed::{Fault, Moto, Patience, Proxy, Rule, Times};
+use thalweg_testbed::{Fault, Patience, Proxy, Rule, Times};
+use thalweg_testkit::amazon::AmazonServer;
 
 use super::AwsSqsSource;
-use crate::fake::fake;
 
 const WAIT: Duration = Duration::from_secs(30);
 
 /// A server with a queue that has messages with these numbers. Returns the URL of the queue too.
-fn numbered(name: &str, count: u32) -> (Moto, String) {
-    block_in_place(|| {
-        let moto = Moto::start().unwrap();
-        let attributes = if name.ends_with(".fifo") { json!({ "FifoQueue": "true" }) } else { json!({}) };
-        let queue = moto.create_queue(name, &attributes).unwrap();
-        moto.enqueue(&queue, (0..count).map(|number| number.to_string())).unwrap();
-        (moto, queue)
-    })
+fn numbered(name: &str, count: u32) -> (AmazonServer, String) {
+    let amazon = AmazonServer::start().unwrap();
+    let queue = amazon.create_queue(name);
+    amazon.enqueue(&queue, (0..count).map(|number| number.to_string()));
+    (amazon, queue)
 }
 
-fn yaml(moto: &Moto, queue: &str, more: &str) -> String {
-    // The emulator may lose one of two deletions that it gets together.
-    format!("{{ {}, queue: '{queue}', concurrency: 1{more} }}", moto.options(moto.address()))
+fn yaml(amazon: &AmazonServer, queue: &str, more: &str) -> String {
+    format!("{{ {}, queue: '{queue}'{more} }}", AmazonServer::options(amazon.address()))
 }
 
 /// Waits until this many messages of a queue can be received, and were and are not deleted.
-async fn until(moto: &Moto, queue: &str, expected: (u64, u64)) {
+async fn until(amazon: &AmazonServer, queue: &str, expected: (usize, usize)) {
     let patience = Patience::begin();
     loop {
-        let queued = block_in_place(|| moto.queued(queue).unwrap());
+        let queued = amazon.queued(queue);
         if queued == expected {
             return;
         }
@@ -76,17 +70,14 @@ fn options_that_cannot_work_are_mistakes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parts_of_messages_are_fields_and_what_is_delivered_is_deleted() {
-    let (moto, queue) = numbered("q", 0);
-    block_in_place(|| {
-        let attributes = json!({ "Host": { "DataType": "String", "StringValue": "h1" } });
-        let first = json!({ "QueueUrl": queue, "MessageBody": "first", "MessageAttributes": attributes });
-        moto.call("sqs", "AmazonSQS.SendMessage", &first).unwrap();
-        moto.enqueue(&queue, ["x".repeat(5000)]).unwrap();
-    });
+    let (amazon, queue) = numbered("q", 0);
+    let attributes = json!({ "Host": { "DataType": "String", "StringValue": "h1" } });
+    amazon.send(&queue, &json!({ "MessageBody": "first", "MessageAttributes": attributes }));
+    amazon.enqueue(&queue, ["x".repeat(5000)]);
     let more =
         ", max_message_bytes: 4999, end_after_idle: 300ms, fields: [deliveries, attribute.Host, sequence]";
     // The queue is found by its name.
-    let sent = testing::read_all::<AwsSqsSource>(&yaml(&moto, "q", more), 1 << 16).await;
+    let sent = testing::read_all::<AwsSqsSource>(&yaml(&amazon, "q", more), 1 << 16).await;
     assert!(sent.result.is_none(), "{:?}", sent.result);
     assert_eq!(sent.payloads(), ["first"]);
     let shown: Vec<Value> = sent.main.iter().flat_map(|batch| rows(batch.fields())).collect();
@@ -95,51 +86,51 @@ async fn parts_of_messages_are_fields_and_what_is_delivered_is_deleted() {
     assert_eq!(payloads(error)[0].len(), 4096);
     let reason = "the message has 5000 bytes, more than `max_message_bytes` (4999)";
     assert_eq!(rows(error.fields())[0]["error_reason"], reason);
-    until(&moto, &queue, (0, 0)).await;
+    until(&amazon, &queue, (0, 0)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_what_is_settled_is_deleted_and_the_rest_is_kept_however_long_that_takes() {
-    let (moto, queue) = numbered("q", 30);
+    let (amazon, queue) = numbered("q", 30);
     let source = testing::start::<AwsSqsSource>(
-        &yaml(&moto, &queue, ", visibility_timeout: 1s"),
+        &yaml(&amazon, &queue, ", visibility_timeout: 1s"),
         1 << 16,
         BTreeMap::new(),
     );
     let mut open = take(&source, 30).await;
     assert_eq!(sorted(&open), (0..30).collect::<Vec<u32>>());
     let kept = open.remove(0);
-    let left = kept.rows() as u64;
+    let left = kept.rows();
     open.into_iter().for_each(|batch| batch.settle(Outcome::Delivered));
-    until(&moto, &queue, (0, left)).await;
+    until(&amazon, &queue, (0, left)).await;
     // The queue would have delivered it again several times.
     assert!(source.take_batch(Duration::from_secs(4)).await.is_none());
-    until(&moto, &queue, (0, left)).await;
+    until(&amazon, &queue, (0, left)).await;
     kept.settle(Outcome::Delivered);
     source.stop.request();
     let sent = source.finish().await;
     assert!(sent.result.is_none() && sent.main.is_empty(), "{:?}", sent.result);
-    until(&moto, &queue, (0, 0)).await;
+    until(&amazon, &queue, (0, 0)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_that_fails_comes_again() {
-    let (moto, queue) = numbered("q", 3);
-    let options = yaml(&moto, &queue, ", retry_delay: 1s, end_after_idle: 300ms");
+    let (amazon, queue) = numbered("q", 3);
+    let options = yaml(&amazon, &queue, ", retry_delay: 1s, end_after_idle: 300ms");
     let source = testing::start::<AwsSqsSource>(&options, 1 << 16, BTreeMap::new());
     let first = take(&source, 3).await;
     first.into_iter().for_each(|batch| batch.settle(Outcome::Failed));
     let again = take(&source, 3).await;
     assert_eq!(sorted(&again), [0, 1, 2]);
     again.into_iter().for_each(|batch| batch.settle(Outcome::Delivered));
-    until(&moto, &queue, (0, 0)).await;
+    until(&amazon, &queue, (0, 0)).await;
     drop(source.finish().await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_of_a_group_are_in_order_also_after_one_that_failed() {
-    let (moto, queue) = numbered("q.fifo", 25);
-    let options = yaml(&moto, &queue, ", retry_delay: 1s, end_after_idle: 300ms");
+    let (amazon, queue) = numbered("q.fifo", 25);
+    let options = yaml(&amazon, &queue, ", retry_delay: 1s, end_after_idle: 300ms");
     let source = testing::start::<AwsSqsSource>(&options, 1 << 16, BTreeMap::new());
     let mut delivered = Vec::new();
     let mut has_failed = false;
@@ -154,15 +145,36 @@ async fn messages_of_a_group_are_in_order_also_after_one_that_failed() {
         batch.settle(Outcome::Delivered);
     }
     assert_eq!(delivered, (0..25).collect::<Vec<u32>>());
-    until(&moto, &queue, (0, 0)).await;
+    until(&amazon, &queue, (0, 0)).await;
     drop(source.finish().await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn behind_a_message_of_a_group_none_is_sent_on_before_it_is_settled() {
+    let (amazon, queue) = numbered("q.fifo", 4);
+    let options = yaml(&amazon, &queue, ", retry_delay: 1s, end_after_idle: 300ms");
+    // Each message is a batch.
+    let source = testing::start::<AwsSqsSource>(&options, 1, BTreeMap::new());
+    let mut order = Vec::new();
+    let mut has_failed = false;
+    while order.len() < 5 {
+        let batch = source.take_batch(WAIT).await.unwrap();
+        order.extend(numbers(&batch));
+        assert!(source.take_batch(Duration::from_millis(200)).await.is_none(), "after {order:?}");
+        let fails = order.len() == 2 && !has_failed;
+        has_failed |= fails;
+        batch.settle(if fails { Outcome::Failed } else { Outcome::Delivered });
+    }
+    assert_eq!(order, [0, 1, 1, 2, 3]);
+    drop(source.finish().await);
+    until(&amazon, &queue, (0, 0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_checkpoint_covers_is_deleted_and_not_sent_on_again() {
-    let (moto, queue) = numbered("q", 20);
+    let (amazon, queue) = numbered("q", 20);
     let receive = json!({ "QueueUrl": queue, "MaxNumberOfMessages": 10, "VisibilityTimeout": 1 });
-    let received = block_in_place(|| moto.call("sqs", "AmazonSQS.ReceiveMessage", &receive).unwrap());
+    let received = amazon.call("AmazonSQS.ReceiveMessage", &receive);
     let pairs: Vec<Value> = received["Messages"]
         .as_array()
         .unwrap()
@@ -171,21 +183,21 @@ async fn what_a_checkpoint_covers_is_deleted_and_not_sent_on_again() {
         .collect();
     let count = pairs.len();
     let saved = BTreeMap::from([(format!("{queue}/7"), Value::from(pairs))]);
-    let options = yaml(&moto, &queue, ", visibility_timeout: 1s, end_after_idle: 300ms");
+    let options = yaml(&amazon, &queue, ", visibility_timeout: 1s, end_after_idle: 300ms");
     let source = testing::start::<AwsSqsSource>(&options, 1 << 16, saved);
     let taken = take(&source, 20 - count).await;
     let all = sorted(&taken);
     assert_eq!(all.len(), 20 - count);
     taken.into_iter().for_each(|batch| batch.settle(Outcome::Delivered));
-    until(&moto, &queue, (0, 0)).await;
+    until(&amazon, &queue, (0, 0)).await;
     let sent = source.finish().await;
     assert!(sent.result.is_none() && sent.main.is_empty(), "{:?}", sent.result);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_message_is_lost_when_requests_fail() {
-    let (moto, queue) = numbered("q", 200);
-    let proxy = Proxy::start(moto.address()).unwrap();
+    let (amazon, queue) = numbered("q", 200);
+    let proxy = Proxy::start(amazon.address()).unwrap();
     let status = |code| Fault::Status { code, retry_after: None, body: String::new() };
     let lost = Fault::StatusAfter { code: 503, retry_after: None, body: String::new() };
     proxy.set([
@@ -194,24 +206,35 @@ async fn no_message_is_lost_when_requests_fail() {
         Rule::new(Fault::CutBody { after: 20 }).times(Times::Every(13)),
     ]);
     let options = format!(
-        "{{ {}, queue: '{queue}', concurrency: 1, visibility_timeout: 2s, end_after_idle: 300ms, timeout: 4s }}",
-        moto.options(proxy.address())
+        "{{ {}, queue: '{queue}', visibility_timeout: 2s, end_after_idle: 300ms, timeout: 4s }}",
+        AmazonServer::options(proxy.address())
     );
     let source = testing::start_retried::<AwsSqsSource>(&options, 1 << 16);
     let mut seen = BTreeSet::new();
-    while seen.len() < 200 {
-        let batch = source.take_batch(WAIT).await.unwrap();
-        seen.extend(numbers(&batch));
-        batch.settle(Outcome::Delivered);
+    let patience = Patience::begin();
+    // All that comes is taken until the queue is empty: what is not settled stays in the queue.
+    loop {
+        let has_ended = source.task.is_finished();
+        if let Some(batch) = source.take_batch(Duration::from_millis(100)).await {
+            seen.extend(numbers(&batch));
+            batch.settle(Outcome::Delivered);
+        }
+        let left = amazon.queued(&queue);
+        if left == (0, 0) {
+            break;
+        }
+        assert!(!has_ended, "the source ended, and {left:?} are in the queue");
+        patience.check(|| format!("{} messages came, {left:?} are left", seen.len()));
     }
-    until(&moto, &queue, (0, 0)).await;
-    drop(source.finish().await);
+    let sent = source.finish().await;
+    assert!(sent.result.is_none(), "{:?}", sent.result);
+    assert_eq!(seen, (0..200).collect::<BTreeSet<u32>>());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_that_share_a_queue_lose_no_message() {
-    let (moto, queue) = numbered("q", 300);
-    let options = yaml(&moto, &queue, ", visibility_timeout: 5s, end_after_idle: 500ms");
+    let (amazon, queue) = numbered("q", 300);
+    let options = yaml(&amazon, &queue, ", visibility_timeout: 5s, end_after_idle: 500ms");
     let readers = [0, 1].map(|_| testing::start::<AwsSqsSource>(&options, 1 << 16, BTreeMap::new()));
     let mut all = Vec::new();
     let patience = Patience::begin();
@@ -225,11 +248,9 @@ async fn readers_that_share_a_queue_lose_no_message() {
         patience.check(|| format!("{} messages", all.len()));
     }
     for reader in readers {
-        // The emulator may give a message to both.
         all.extend(reader.finish().await.main.iter().flat_map(numbers));
     }
     all.sort_unstable();
-    all.dedup();
     assert_eq!(all, (0..300).collect::<Vec<u32>>());
 }
 
@@ -263,20 +284,21 @@ impl Handles {
     }
 }
 
-fn faked(address: SocketAddr, more: &str) -> String {
-    format!(
-        "{{ region: us-east-1, auth: {{ access_key_id: k, secret_access_key: s }}, \
-         queue: 'http://{address}/1/q', visibility_timeout: 1s, {more} }}"
-    )
+/// Returns the options of a source for a queue that a script plays.
+fn scripted(amazon: &AmazonServer, more: &str) -> String {
+    let address = amazon.address();
+    let options = AmazonServer::options(address);
+    format!("{{ {options}, queue: 'http://{address}/1/q', visibility_timeout: 1s, {more} }}")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_are_kept_from_other_readers_while_they_cannot_be_deleted() {
     let handles = Arc::new(Mutex::new(Handles::default()));
     let known = handles.clone();
-    let address = fake(move |action, body| {
+    let amazon = AmazonServer::start().unwrap();
+    amazon.script(move |action, body| {
         let mut handles = known.lock();
-        match action {
+        Some(match action {
             "ReceiveMessage" if handles.delivered.len() < 2 => (200, handles.deliver(1)),
             "ChangeMessageVisibilityBatch" => {
                 handles.extend(body);
@@ -284,9 +306,9 @@ async fn messages_are_kept_from_other_readers_while_they_cannot_be_deleted() {
             }
             "DeleteMessageBatch" => (503, json!({ "__type": "ServiceUnavailable" })),
             _ => (200, json!({})),
-        }
+        })
     });
-    let options = faked(address, "concurrency: 1");
+    let options = scripted(&amazon, "concurrency: 1");
     let source = testing::start::<AwsSqsSource>(&options, 1 << 16, BTreeMap::new());
     let mut taken = take(&source, 2).await;
     taken.remove(0).settle(Outcome::Delivered);
@@ -303,18 +325,19 @@ async fn messages_that_wait_for_a_slow_sink_are_kept_from_other_readers() {
     const SIZE: usize = 256 << 10;
     let handles = Arc::new(Mutex::new(Handles::default()));
     let known = handles.clone();
-    let address = fake(move |action, body| {
+    let amazon = AmazonServer::start().unwrap();
+    amazon.script(move |action, body| {
         let mut handles = known.lock();
-        match action {
+        Some(match action {
             "ReceiveMessage" if handles.delivered.len() < 200 => (200, handles.deliver(SIZE)),
             "ChangeMessageVisibilityBatch" => {
                 handles.extend(body);
                 (200, json!({}))
             }
             _ => (200, json!({})),
-        }
+        })
     });
-    let yaml = faked(address, "concurrency: 4");
+    let yaml = scripted(&amazon, "concurrency: 4");
     let source = options::<AwsSqsSource>(&yaml).build(&context()).unwrap();
     // Nothing takes the messages, so the source waits for memory.
     let _source = testing::start_source_within(&Budget::new(16 << 20), source, 1 << 16, BTreeMap::new());
