@@ -10,6 +10,8 @@ use thalweg_config::{ByteSize, List};
 use thalweg_engine::{Error, Reading, Received, SourceOutput};
 use thalweg_stream::whole::{self, Whole};
 
+use crate::queue::is_fifo;
+
 /// A part of a message that becomes a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Field {
@@ -26,6 +28,7 @@ pub(super) enum Field {
 
 const SENT: &str = "SentTimestamp";
 const DELIVERIES: &str = "ApproximateReceiveCount";
+const GROUP: &str = "MessageGroupId";
 
 /// The answer to a request for messages.
 #[derive(Debug, Deserialize)]
@@ -65,7 +68,7 @@ impl Field {
             "id" => Self::Id,
             "time" => Self::Time,
             "deliveries" => Self::Deliveries,
-            "message_group" => Self::System("MessageGroupId"),
+            "message_group" => Self::System(GROUP),
             "deduplication_id" => Self::System("MessageDeduplicationId"),
             "sequence" => Self::System("SequenceNumber"),
             other => {
@@ -113,6 +116,11 @@ impl Incoming {
         self.attributes.get(name)?.parse().ok()
     }
 
+    /// Returns its group in a queue in order.
+    pub(super) fn group(&self) -> Option<&str> {
+        self.attributes.get(GROUP).map(String::as_str)
+    }
+
     /// About how many bytes it takes.
     pub(super) fn bytes(&self) -> usize {
         let attributes = self
@@ -138,9 +146,9 @@ impl Messages {
     }
 
     /// Returns what the service is asked for beside the texts: what it knows of messages, and the attributes
-    /// that senders gave to them.
+    /// that senders gave to them. The reader of a queue in order has to know the groups.
     pub(super) fn wanted(&self) -> (Vec<&str>, Vec<&str>) {
-        let system = self.fields.iter().filter_map(|(_, field)| match field {
+        let known = self.fields.iter().filter_map(|(_, field)| match field {
             Field::Time => Some(SENT),
             Field::Deliveries => Some(DELIVERIES),
             Field::System(name) => Some(*name),
@@ -150,7 +158,11 @@ impl Messages {
             Field::Attribute(name) => Some(name.as_str()),
             _ => None,
         });
-        (system.collect(), attributes.collect())
+        let mut system: Vec<&str> = known.collect();
+        if is_fifo(&self.path) && !system.contains(&GROUP) {
+            system.push(GROUP);
+        }
+        (system, attributes.collect())
     }
 
     /// Returns the number of messages that make the next batch of about `bytes` bytes: a message that is too

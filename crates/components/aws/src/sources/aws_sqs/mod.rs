@@ -51,8 +51,8 @@ const PENDING: [usize; 2] = [1000, 20_000];
 /// and goes to the dead letter queue after as many deliveries as the queue has been set to.
 ///
 /// With `--state`, a message that the checkpoint covers and that is delivered again is not sent on a second
-/// time. The order of a queue in order (FIFO) is kept within each message group. Other queues have no order,
-/// and may deliver a message twice.
+/// time. The order of a queue in order (FIFO) is kept within each message group, also behind a message that
+/// fails. Other queues have no order, and may deliver a message twice.
 ///
 /// `meta.path` is the queue as it is given here.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]

@@ -254,9 +254,10 @@ impl<'a> Reader<'a> {
                 }
             }
             rest = after;
-            // Of messages in order, those behind a failed one have to be sent on after it.
-            let must_wait = is_fifo(&self.config.queue) && !rest.is_empty() && !out.is_dry();
+            // Of a group in order, those behind a failed one have to be sent on after it.
+            let must_wait = is_fifo(&self.config.queue) && share_a_group(batch, rest);
             if must_wait
+                && !out.is_dry()
                 && let Some(part) = parts.last_mut()
                 && !wait_for(part, out).await
             {
@@ -312,6 +313,11 @@ impl<'a> Reader<'a> {
 
 fn ids(messages: &[Incoming]) -> Vec<Arc<str>> {
     messages.iter().map(|message| message.id.as_str().into()).collect()
+}
+
+/// True if some of these messages of a queue in order are in a group with some of the others.
+fn share_a_group(messages: &[Incoming], others: &[Incoming]) -> bool {
+    messages.iter().any(|one| others.iter().any(|other| one.group() == other.group()))
 }
 
 /// Waits until messages that were sent on are settled. Returns true if they are safe.

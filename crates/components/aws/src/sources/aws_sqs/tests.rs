@@ -171,6 +171,45 @@ async fn behind_a_message_of_a_group_none_is_sent_on_before_it_is_settled() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_of_other_groups_do_not_wait() {
+    let (amazon, queue) = numbered("q.fifo", 0);
+    for group in ["a", "b", "c"] {
+        let entry = json!({ "MessageBody": "1", "MessageGroupId": group, "MessageDeduplicationId": group });
+        amazon.send(&queue, &entry);
+    }
+    // Each message is a batch.
+    let source = testing::start::<AwsSqsSource>(&yaml(&amazon, &queue, ""), 1, BTreeMap::new());
+    let open = take(&source, 3).await;
+    open.into_iter().for_each(|batch| batch.settle(Outcome::Delivered));
+    until(&amazon, &queue, (0, 0)).await;
+    source.stop.request();
+    assert!(source.finish().await.result.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_whose_deletions_are_not_confirmed_is_not_at_its_end() {
+    let (amazon, queue) = numbered("q", 1);
+    let is_lost = Arc::new(Mutex::new(true));
+    let loses = is_lost.clone();
+    // The queue has nothing any more, and does not say so.
+    amazon.script(move |action, _| match action {
+        "GetQueueAttributes" => Some((200, json!({ "Attributes": {} }))),
+        "DeleteMessageBatch" if *loses.lock() => Some((503, json!({ "__type": "ServiceUnavailable" }))),
+        _ => None,
+    });
+    let options = yaml(&amazon, &queue, ", end_after_idle: 100ms, timeout: 1900ms");
+    let source = testing::start::<AwsSqsSource>(&options, 1 << 16, BTreeMap::new());
+    take(&source, 1).await.remove(0).settle(Outcome::Delivered);
+    // Longer than it takes to end.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    amazon.enqueue(&queue, ["1".to_owned()]);
+    take(&source, 1).await.remove(0).settle(Outcome::Delivered);
+    *is_lost.lock() = false;
+    assert!(source.finish().await.result.is_none());
+    until(&amazon, &queue, (0, 0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_checkpoint_covers_is_deleted_and_not_sent_on_again() {
     let (amazon, queue) = numbered("q", 20);
     let receive = json!({ "QueueUrl": queue, "MaxNumberOfMessages": 10, "VisibilityTimeout": 1 });
