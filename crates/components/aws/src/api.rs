@@ -6,6 +6,7 @@
 //! has.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -22,6 +23,9 @@ use crate::refusal::Refusal;
 
 /// The header with the name of an action.
 const TARGET: &str = "x-amz-target";
+
+/// How long the search for credentials may take. It asks services that may not exist, one after the other.
+const LONGEST_SEARCH: Duration = Duration::from_secs(120);
 
 /// A service of Amazon.
 pub(crate) struct AwsService {
@@ -100,7 +104,10 @@ impl Sign for Access {
         let (mut head, ()) = unsigned.into_parts();
         head.headers.clone_from(request.headers());
         let body = request.body().and_then(Body::as_bytes).unwrap_or_default();
-        let signed = self.signer.sign(&mut head, body).await;
+        let signing = tokio::time::timeout(LONGEST_SEARCH, self.signer.sign(&mut head, body)).await;
+        let Ok(signed) = signing else {
+            return Err(Failure::temporary("the search for credentials of Amazon got no answer"));
+        };
         signed.map_err(|error| match error.is_temporary {
             true => Failure::temporary(error.to_string()),
             false => Error::permanent(error.to_string()).into(),

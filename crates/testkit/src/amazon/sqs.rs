@@ -4,7 +4,7 @@
 //! deletes nothing, although the request succeeds, and a message is delivered again as soon as its visibility
 //! timeout has passed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ pub(super) struct Queues {
 pub(super) struct Queue {
     is_fifo: bool,
     /// Those that are not deleted, in their order.
-    messages: Vec<Message>,
+    messages: VecDeque<Message>,
     /// All that were ever sent, also those that are deleted.
     sent: Vec<Value>,
     /// When a message was sent with an id, and the id that it got.
@@ -225,7 +225,7 @@ impl Queue {
         }
         let sent = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         self.sent.push(entry.clone());
-        self.messages.push(Message {
+        self.messages.push_back(Message {
             id: own.clone(),
             entry: entry.clone(),
             sent,
@@ -239,10 +239,13 @@ impl Queue {
 
     /// Returns the places of messages that can be received. Of a group with a message on its way, none can.
     fn ready(&self, now: Instant, most: usize) -> Vec<usize> {
-        let hidden = self.messages.iter().filter(|message| self.is_fifo && !message.is_visible(now));
-        let blocked: HashSet<&str> = hidden.filter_map(Message::group).collect();
+        let hidden = self.messages.iter().filter(|message| !message.is_visible(now));
+        let blocked: HashSet<&str> = match self.is_fifo {
+            true => hidden.filter_map(Message::group).collect(),
+            false => HashSet::new(),
+        };
         let is_ready = |message: &Message| {
-            message.is_visible(now) && !message.group().is_some_and(|group| blocked.contains(group))
+            message.is_visible(now) && message.group().is_none_or(|group| !blocked.contains(group))
         };
         let ready = self.messages.iter().enumerate().filter(|&(_, message)| is_ready(message));
         ready.map(|(place, _)| place).take(most).collect()
