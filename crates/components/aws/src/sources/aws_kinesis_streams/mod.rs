@@ -14,6 +14,7 @@ mod tests;
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -173,6 +174,10 @@ impl SourceConfig for AwsKinesisStreamsSource {
         let api = Api::new(&access, &self.aws.requests(access.url.clone()), MOST_ANSWER)?;
         let fetch_bytes = (context.memory.budget().limit() / 32).clamp(LEAST_FETCH, 2 << 20);
         let records = Records::new(&self.fields, self.max_message_bytes, &self.stream);
-        Ok(Box::new(Kinesis::new(self.clone(), Arc::new(api), records, fetch_bytes)))
+        let lag = Arc::new(AtomicU64::new(0));
+        let shown = lag.clone();
+        let help = "How far the slowest of its shards is behind, in seconds.";
+        context.details.show_gauge("lag_seconds", help, move || shown.load(Relaxed));
+        Ok(Box::new(Kinesis::new(self.clone(), Arc::new(api), records, fetch_bytes, lag)))
     }
 }

@@ -4,6 +4,7 @@
 //! the other. A shard is asked again when its last answer was sent, and not more often than Kinesis allows.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -51,6 +52,8 @@ pub(super) struct Kinesis {
     has_listed: bool,
     /// About how many bytes a record has.
     average: usize,
+    /// How far the slowest shard is behind, in seconds.
+    lag: Arc<AtomicU64>,
 }
 
 /// The answer of a shard to a request for records.
@@ -69,9 +72,10 @@ impl Kinesis {
         api: Arc<Api>,
         records: Records,
         fetch_bytes: usize,
+        lag: Arc<AtomicU64>,
     ) -> Self {
         let (shards, has_listed, average) = (Shards::default(), false, FIRST);
-        Self { config, api, records, fetch_bytes, shards, has_listed, average }
+        Self { config, api, records, fetch_bytes, shards, has_listed, average, lag }
     }
 
     /// Returns the body of a request for the stream.
@@ -176,6 +180,8 @@ impl Kinesis {
         let is_at_end = is_empty && page.millis_behind_latest.is_none_or(|behind| behind <= 0.0);
         let has_ended = shard.has_ended(page.next_shard_iterator.is_none(), is_at_end);
         shard.is_slow &= is_empty;
+        shard.behind = page.millis_behind_latest.map_or(0, |behind| behind as u64);
+        self.lag.store(self.shards.behind() / 1000, Relaxed);
         let size: usize = page.records.iter().map(Incoming::bytes).sum();
         if let Some(average) = size.checked_div(page.records.len()) {
             self.average = average;

@@ -102,6 +102,8 @@ pub(super) struct Shard {
     pub(super) is_at_end: bool,
     /// True if an answer was too long: records are asked for one by one.
     pub(super) is_slow: bool,
+    /// How far the last answer was behind the end of the shard, in milliseconds.
+    pub(super) behind: u64,
 }
 
 impl Shard {
@@ -182,6 +184,7 @@ impl Shards {
                 was_closed: false,
                 is_at_end: false,
                 is_slow: false,
+                behind: 0,
             };
             self.all.insert(id, shard);
         }
@@ -214,6 +217,12 @@ impl Shards {
     /// being asked again.
     pub(super) fn are_at_end(&self) -> bool {
         self.all.values().all(|shard| shard.place == Place::Ended || shard.is_at_end)
+    }
+
+    /// Returns how far the shard that is the furthest behind is behind its end, in milliseconds.
+    pub(super) fn behind(&self) -> u64 {
+        let open = self.all.values().filter(|shard| shard.place != Place::Ended);
+        open.map(|shard| shard.behind).max().unwrap_or(0)
     }
 
     /// Notes that requests on their way were given up.
@@ -314,6 +323,18 @@ mod tests {
         let mut resumed = Shards::default();
         resumed.list(family(), None, 7, |id| (id == "c").then(|| Place::read(&Place::Latest(5).offset())));
         assert_eq!(resumed.get_mut("c").unwrap().place, Place::Time(5));
+    }
+
+    #[test]
+    fn the_lag_is_that_of_the_slowest_shard_that_has_not_ended() {
+        let mut shards = Shards::default();
+        shards.list(family(), None, 0, |_| None);
+        for (id, behind) in [("a", 9000), ("b", 0), ("c", 5000)] {
+            shards.get_mut(id).unwrap().behind = behind;
+        }
+        assert_eq!(shards.behind(), 9000);
+        ended(&mut shards, "a");
+        assert_eq!(shards.behind(), 5000);
     }
 
     #[test]
