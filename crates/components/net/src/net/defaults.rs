@@ -29,6 +29,11 @@ pub fn yes() -> bool {
     true
 }
 
+/// Default of `max_delay` of sinks that send requests.
+pub fn a_tenth_of_a_second() -> TimeSpan {
+    TimeSpan::milliseconds(100)
+}
+
 /// Default of `acknowledge_timeout`, and of `timeout` of the sink `proxy`.
 pub fn one_second() -> TimeSpan {
     TimeSpan::seconds(1)
