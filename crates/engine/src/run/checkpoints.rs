@@ -331,8 +331,8 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Copies the state. Returns None if a transform is at work for longer than [`LONGEST_HOLD`], or if its
-    /// state must be exact and messages move.
+    /// Copies the state. Returns None if a transform is at work for longer than [`LONGEST_HOLD`], if its state
+    /// must be exact and messages move, or if what it kept has failed.
     ///
     /// The positions are taken before the states. Messages that a position covers were written before they
     /// were settled, so the states are of the same moment or a later one, never of an earlier one. A
@@ -342,6 +342,9 @@ impl Checkpoints {
         // Before the barrier: a transform that is at work must not hold up the sinks.
         let locked = self.transforms.iter().map(|(_, transform)| transform.try_lock_for(LONGEST_HOLD));
         let Some(mut transforms) = locked.collect::<Option<Vec<_>>>() else { return Ok(None) };
+        if transforms.iter().any(|transform| transform.has_failed()) {
+            return Ok(None);
+        }
         if moment == Moment::Still {
             self.is_behind.store(true, Relaxed);
             Failpoint::PreCommitBefore.pass();
@@ -706,6 +709,45 @@ mod tests {
         assert_eq!(prepared.load(Relaxed), 3);
         let store = checkpoints.store.get().unwrap();
         assert_eq!(store.sink_state("main.pack").unwrap(), Some(2.into()));
+    }
+
+    /// A transform whose messages fail after a checkpoint has them.
+    struct Failing(Arc<AtomicBool>);
+
+    impl Transform for Failing {
+        fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+            out.send(batch);
+            Ok(())
+        }
+
+        fn state(&mut self) -> Option<Value> {
+            Some(self.0.load(Relaxed).into())
+        }
+
+        fn has_failed(&self) -> bool {
+            self.0.load(Relaxed)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_checkpoint_stays_if_messages_fail_that_a_transform_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let (slot, failed) = (StateSlot::default(), Arc::new(AtomicBool::new(false)));
+        let mut checkpoints = checkpoints(folder.path(), vec![("main.pack".into(), slot.clone())]);
+        let transform: Box<dyn Transform> = Box::new(Failing(failed.clone()));
+        checkpoints.transforms.push((slot, Arc::new(Mutex::new(transform))));
+        settle(&checkpoints, 1);
+        checkpoints.checkpoint(true).await.unwrap();
+        failed.store(true, Relaxed);
+        settle(&checkpoints, 2);
+        checkpoints.checkpoint(true).await.unwrap();
+        for is_behind in [false, true] {
+            checkpoints.is_behind.store(is_behind, Relaxed);
+            checkpoints.save_last(false).unwrap();
+            let store = checkpoints.store.get().unwrap();
+            assert_eq!(store.sink_state("main.pack").unwrap(), Some(false.into()));
+            assert_eq!(store.positions("in").unwrap(), BTreeMap::from([("l".to_owned(), 1.into())]));
+        }
     }
 
     #[tokio::test(start_paused = true)]

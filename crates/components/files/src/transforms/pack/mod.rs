@@ -16,6 +16,7 @@ mod tests;
 use std::io::{self, Write};
 use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use arrow_array::{Array, BinaryViewArray};
@@ -150,6 +151,7 @@ impl TransformConfig for Pack {
             number: 0,
             saved: None,
             file: None,
+            has_failed: Arc::default(),
             kept: context.journal.clone().filter(|_| context.resumes).map(KeptFiles::new),
         }))
     }
@@ -175,6 +177,8 @@ struct Packing {
     /// The state that was saved last.
     saved: Option<Saved>,
     file: Option<Begun>,
+    /// True if a file has failed with messages that a checkpoint has: see [`kept_ack`].
+    has_failed: Arc<AtomicBool>,
     /// The unfinished files in the state directory, if checkpoints are kept.
     kept: Option<KeptFiles>,
 }
@@ -188,7 +192,7 @@ struct Begun {
     /// The bytes before compression, and the number of messages.
     bytes: u64,
     count: u64,
-    /// The acks of these messages, except of those that a checkpoint has.
+    /// The acks of these messages. Those that a checkpoint has share a [`kept_ack`].
     ack: Ack,
     /// The bytes that the state directory has.
     kept: Option<Kept>,
@@ -216,7 +220,6 @@ impl Transform for Packing {
     }
 
     fn pre_commit(&mut self) -> Result<(), Error> {
-        let no_ack = self.no_ack();
         let Some(kept) = &mut self.kept else { return Ok(()) };
         kept.forget_old()?;
         let Some(file) = &mut self.file else { return Ok(()) };
@@ -224,8 +227,13 @@ impl Transform for Packing {
         let encoder = self.config.compression.begin(self.config.compression_level).map_err(unwritable)?;
         file.content.end_member(encoder).map_err(unwritable)?;
         kept.keep(file, self.config.compression)?;
-        std::mem::replace(&mut file.ack, no_ack).settle(Outcome::Delivered);
+        let ack = kept_ack(&self.component, &self.has_failed);
+        std::mem::replace(&mut file.ack, ack).settle(Outcome::Delivered);
         Ok(())
+    }
+
+    fn has_failed(&self) -> bool {
+        self.has_failed.load(Relaxed)
     }
 
     /// The number of the next file, and what the state directory has of it. The other messages of a file that
@@ -256,6 +264,7 @@ impl Transform for Packing {
         files.read(next, kept, |bytes| begun.content.add_stored(&bytes).map_err(unwritable))?;
         files.forget_others(Some(next))?;
         (begun.bytes, begun.count, begun.kept) = (kept.bytes, kept.count, Some(kept));
+        begun.ack = kept_ack(&self.component, &self.has_failed);
         self.number = next;
         self.file = Some(Begun { number: next, ..begun });
         Ok(())
@@ -377,6 +386,15 @@ impl Packing {
         out.send_file(file);
         Ok(())
     }
+}
+
+/// Returns the ack of messages that a checkpoint has. Their sources do not send them again: if they fail, the
+/// state must not say that their file is finished.
+fn kept_ack(component: &Arc<str>, has_failed: &Arc<AtomicBool>) -> Ack {
+    let has_failed = has_failed.clone();
+    Ack::new(component.clone(), move |settlement| {
+        has_failed.fetch_or(!settlement.outcome.is_safe(), Relaxed);
+    })
 }
 
 /// Returns the total size of payloads in bytes.
