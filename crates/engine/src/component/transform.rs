@@ -54,7 +54,7 @@ pub trait Transform: Send {
     }
 
     /// True if messages have failed whose acks [`pre_commit`](Self::pre_commit) settled: only the last saved
-    /// checkpoint has them. No other one is saved then. Whatever failed stops the run.
+    /// checkpoint has them. No other one is saved then. The failure itself stops the run.
     fn has_failed(&self) -> bool {
         false
     }

@@ -331,8 +331,8 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Copies the state. Returns None if a transform is at work for longer than [`LONGEST_HOLD`], if its state
-    /// must be exact and messages move, or if what it kept has failed.
+    /// Copies the state. Returns None if a transform is at work for longer than [`LONGEST_HOLD`], if its
+    /// state must be exact and messages move, or if what it kept has failed.
     ///
     /// The positions are taken before the states. Messages that a position covers were written before they
     /// were settled, so the states are of the same moment or a later one, never of an earlier one. A
