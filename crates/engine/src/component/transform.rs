@@ -59,6 +59,12 @@ pub trait Transform: Send {
         false
     }
 
+    /// True while messages whose acks [`pre_commit`](Self::pre_commit) settled are on their way. The state
+    /// does not have them, so it is not saved while messages move.
+    fn is_delivering(&self) -> bool {
+        false
+    }
+
     /// True if the state is right only beside positions that cover exactly the messages it has seen, as that
     /// of a counter. No checkpoint has it then while messages move.
     fn is_exact(&self) -> bool {

@@ -16,7 +16,6 @@ mod tests;
 use std::io::{self, Write};
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use arrow_array::{Array, BinaryViewArray};
@@ -151,7 +150,6 @@ impl TransformConfig for Pack {
             number: 0,
             saved: None,
             file: None,
-            has_failed: Arc::default(),
             kept: context.journal.clone().filter(|_| context.resumes).map(KeptFiles::new),
         }))
     }
@@ -177,8 +175,6 @@ struct Packing {
     /// The state that was saved last.
     saved: Option<Saved>,
     file: Option<Begun>,
-    /// True if a file has failed with messages that a checkpoint has: see [`kept_ack`].
-    has_failed: Arc<AtomicBool>,
     /// The unfinished files in the state directory, if checkpoints are kept.
     kept: Option<KeptFiles>,
 }
@@ -192,7 +188,7 @@ struct Begun {
     /// The bytes before compression, and the number of messages.
     bytes: u64,
     count: u64,
-    /// The acks of these messages. Those that a checkpoint has share a [`kept_ack`].
+    /// The acks of these messages, except of those that a checkpoint has.
     ack: Ack,
     /// The bytes that the state directory has.
     kept: Option<Kept>,
@@ -220,6 +216,7 @@ impl Transform for Packing {
     }
 
     fn pre_commit(&mut self) -> Result<(), Error> {
+        let no_ack = self.no_ack();
         let Some(kept) = &mut self.kept else { return Ok(()) };
         kept.forget_old()?;
         let Some(file) = &mut self.file else { return Ok(()) };
@@ -227,13 +224,16 @@ impl Transform for Packing {
         let encoder = self.config.compression.begin(self.config.compression_level).map_err(unwritable)?;
         file.content.end_member(encoder).map_err(unwritable)?;
         kept.keep(file, self.config.compression)?;
-        let ack = kept_ack(&self.component, &self.has_failed);
-        std::mem::replace(&mut file.ack, ack).settle(Outcome::Delivered);
+        std::mem::replace(&mut file.ack, no_ack).settle(Outcome::Delivered);
         Ok(())
     }
 
     fn has_failed(&self) -> bool {
-        self.has_failed.load(Relaxed)
+        self.kept.as_ref().is_some_and(KeptFiles::has_failed)
+    }
+
+    fn is_delivering(&self) -> bool {
+        self.kept.as_ref().is_some_and(KeptFiles::is_delivering)
     }
 
     /// The number of the next file, and what the state directory has of it. The other messages of a file that
@@ -264,7 +264,6 @@ impl Transform for Packing {
         files.read(next, kept, |bytes| begun.content.add_stored(&bytes).map_err(unwritable))?;
         files.forget_others(Some(next))?;
         (begun.bytes, begun.count, begun.kept) = (kept.bytes, kept.count, Some(kept));
-        begun.ack = kept_ack(&self.component, &self.has_failed);
         self.number = next;
         self.file = Some(Begun { number: next, ..begun });
         Ok(())
@@ -372,7 +371,7 @@ impl Packing {
     fn finish_file(&mut self, out: &mut Outputs) -> Result<(), Error> {
         let Some(mut begun) = self.file.take() else { return Ok(()) };
         if let Some(kept) = self.kept.as_mut().filter(|_| begun.kept.is_some()) {
-            kept.finished(begun.number);
+            begun.ack.merge(kept.finished(begun.number, &self.component));
         }
         self.delimited.flush(&mut begun.content).map_err(unwritable)?;
         let (content, size) = begun.content.finish().map_err(unwritable)?;
@@ -386,15 +385,6 @@ impl Packing {
         out.send_file(file);
         Ok(())
     }
-}
-
-/// Returns the ack of messages that a checkpoint has. Their sources do not send them again: if they fail, the
-/// state must not say that their file is finished.
-fn kept_ack(component: &Arc<str>, has_failed: &Arc<AtomicBool>) -> Ack {
-    let has_failed = has_failed.clone();
-    Ack::new(component.clone(), move |settlement| {
-        has_failed.fetch_or(!settlement.outcome.is_safe(), Relaxed);
-    })
 }
 
 /// Returns the total size of payloads in bytes.

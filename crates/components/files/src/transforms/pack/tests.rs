@@ -376,12 +376,13 @@ fn a_file_that_fails_after_a_checkpoint_has_its_messages_is_not_finished() {
         packing.pre_commit().unwrap();
         saved = packing.state().or(saved);
         packing.pre_commit().unwrap();
+        assert!(!packing.is_delivering());
         packing.finish(&mut out).unwrap();
-        assert!(!packing.has_failed());
+        assert!(packing.is_delivering() && !packing.has_failed());
         let files = out.take_files();
         assert_eq!(texts(&files), [("p".to_owned(), "a\n".to_owned())]);
         files.into_iter().for_each(|file| file.settle(outcome));
-        assert_eq!(packing.has_failed(), has_failed, "{outcome:?}");
+        assert_eq!((packing.is_delivering(), packing.has_failed()), (false, has_failed), "{outcome:?}");
     }
 }
 
