@@ -2,8 +2,8 @@
 //!
 //! A batch may be divided between two files. While the second one is not finished, no position covers the
 //! batch, and a run after a kill would read all of it again: the messages in the first file would be there
-//! twice. So a checkpoint has the unfinished file, and covers all messages so far. Its bytes are in the
-//! journal, to which each checkpoint adds the new ones.
+//! twice. So a checkpoint has the unfinished file, and covers all messages so far. Its bytes are in the state
+//! directory, to which each checkpoint adds the new ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};

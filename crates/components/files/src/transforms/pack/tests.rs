@@ -364,7 +364,7 @@ fn a_file_that_fails_after_a_checkpoint_has_its_messages_is_not_finished() {
     let store = thalweg_engine::Store::open(state.path()).unwrap();
     let journal = Some(thalweg_engine::Journal::new(Arc::new(store), "pack"));
     let context = thalweg_engine::Context { resumes: true, resends: true, journal, ..context() };
-    let (mut saved, mut out) = (None, Outputs::new("test".into()));
+    let (mut saved, mut out) = (None::<Value>, Outputs::new("test".into()));
     for (outcome, has_failed) in
         [(Outcome::Failed, true), (Outcome::Unfinished, true), (Outcome::Rejected, false)]
     {
