@@ -158,6 +158,27 @@ fn large_unfinished_output_is_on_the_disk_before_the_checkpoint_that_has_it_and_
     assert_eq!(order.last(), Some(&true), "{calls:?}");
 }
 
+/// The run that created the file may have ended before its directory was synced.
+#[test]
+fn the_name_of_a_file_that_a_killed_run_left_is_on_the_disk_before_a_checkpoint_has_it() {
+    // One message is more than the state keeps without a file.
+    let text = "x".repeat(100_000);
+    let program = program(&format!(
+        "sources: {{ in: {{ generate: {{ lines: [{text}], count: 30, rate: 20 }} }} }}\n\
+         pipelines: {{ main: {{ from: in, to: out, transforms: [ pack: {{ name: p, max_file_bytes: 1GiB }} ] }} }}\n\
+         sinks: {{ out: {{ directory: {{ path: out }} }} }}\n"
+    ));
+    let killed = Launch::of("pipeline.yaml").with_failpoints("checkpoint.before=kill@1");
+    let killed = program.start(&killed).unwrap().wait().unwrap();
+    assert_eq!(killed.signal, Some(9), "{}", killed.log);
+    assert_eq!(std::fs::read_dir(program.path(UNFINISHED)).unwrap().count(), 1);
+    let Some(calls) = calls(&program) else { return };
+    let first = calls.iter().position(|call| syncs(call, UNFINISHED)).unwrap();
+    for folder in ["fsync state/unfinished", "fsync state"] {
+        assert!(calls[..first].iter().any(|call| call == folder), "{folder}: {calls:?}");
+    }
+}
+
 /// The end of the output, which a checkpoint covers and no `fsync` has put on the disk, is lost.
 #[test]
 fn a_file_that_lost_its_end_is_told_of_and_the_rest_is_written() {

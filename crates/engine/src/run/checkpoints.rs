@@ -331,8 +331,8 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Copies the state. Returns None if a transform is at work for longer than [`LONGEST_HOLD`], or if its
-    /// state must be exact and messages move.
+    /// Copies the state. Returns None if a transform is at work for longer than [`LONGEST_HOLD`], if its
+    /// state must be exact and messages move, or if what it kept has failed or moves.
     ///
     /// The positions are taken before the states. Messages that a position covers were written before they
     /// were settled, so the states are of the same moment or a later one, never of an earlier one. A
@@ -342,6 +342,13 @@ impl Checkpoints {
         // Before the barrier: a transform that is at work must not hold up the sinks.
         let locked = self.transforms.iter().map(|(_, transform)| transform.try_lock_for(LONGEST_HOLD));
         let Some(mut transforms) = locked.collect::<Option<Vec<_>>>() else { return Ok(None) };
+        let is_moving = moment != Moment::Still;
+        // In this order: what fails meanwhile has failed before it is no longer on its way.
+        let is_owed =
+            |transform: &dyn Transform| is_moving && transform.is_delivering() || transform.has_failed();
+        if transforms.iter().any(|transform| is_owed(&***transform)) {
+            return Ok(None);
+        }
         if moment == Moment::Still {
             self.is_behind.store(true, Relaxed);
             Failpoint::PreCommitBefore.pass();
@@ -706,6 +713,56 @@ mod tests {
         assert_eq!(prepared.load(Relaxed), 3);
         let store = checkpoints.store.get().unwrap();
         assert_eq!(store.sink_state("main.pack").unwrap(), Some(2.into()));
+    }
+
+    /// A transform whose messages are on their way, or fail, after a checkpoint has them.
+    #[derive(Default)]
+    struct Kept {
+        is_delivering: AtomicBool,
+        has_failed: AtomicBool,
+    }
+
+    impl Transform for Arc<Kept> {
+        fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+            out.send(batch);
+            Ok(())
+        }
+
+        fn state(&mut self) -> Option<Value> {
+            Some(self.is_delivering.load(Relaxed).into())
+        }
+
+        fn has_failed(&self) -> bool {
+            self.has_failed.load(Relaxed)
+        }
+
+        fn is_delivering(&self) -> bool {
+            self.is_delivering.load(Relaxed)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_checkpoint_stays_if_messages_fail_or_move_that_a_transform_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let (slot, kept) = (StateSlot::default(), Arc::new(Kept::default()));
+        let mut checkpoints = checkpoints(folder.path(), vec![("main.pack".into(), slot.clone())]);
+        let transform: Box<dyn Transform> = Box::new(kept.clone());
+        checkpoints.transforms.push((slot, Arc::new(Mutex::new(transform))));
+        settle(&checkpoints, 1);
+        checkpoints.checkpoint(true).await.unwrap();
+        kept.is_delivering.store(true, Relaxed);
+        settle(&checkpoints, 2);
+        assert!(checkpoints.snapshot(Moment::TooLong).unwrap().is_none());
+        assert!(checkpoints.snapshot(Moment::Moving).unwrap().is_none());
+        kept.has_failed.store(true, Relaxed);
+        checkpoints.checkpoint(true).await.unwrap();
+        for is_behind in [false, true] {
+            checkpoints.is_behind.store(is_behind, Relaxed);
+            checkpoints.save_last(false).unwrap();
+            let store = checkpoints.store.get().unwrap();
+            assert_eq!(store.sink_state("main.pack").unwrap(), Some(false.into()));
+            assert_eq!(store.positions("in").unwrap(), BTreeMap::from([("l".to_owned(), 1.into())]));
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -79,8 +79,10 @@ impl OutputFiles {
     }
 
     fn opened(&self, path: &Path, length: u64) -> io::Result<File> {
-        let file = match open_regular_with(File::options().write(true), path) {
-            Err(error) if error.kind() == ErrorKind::NotFound && length == 0 => return self.create(path),
+        if length == 0 {
+            create_private(&self.folder)?;
+        }
+        let file = match open_regular_with(private_file().write(true).create(length == 0), path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Err(changed(path, "is missing")),
             opened => opened?,
         };
@@ -91,15 +93,12 @@ impl OutputFiles {
         if found > length {
             file.set_len(length)?;
         }
-        Ok(file)
-    }
-
-    fn create(&self, path: &Path) -> io::Result<File> {
-        create_private(&self.folder)?;
-        let file = open_regular_with(private_file().write(true).create(true), path)?;
-        // Without these entries, a loss of power may leave a checkpoint without its file.
-        for folder in [&self.folder, &self.state] {
-            File::open(folder)?.sync_all()?;
+        if length == 0 {
+            // Without these entries, a loss of power may leave a checkpoint without its file. Also if the
+            // file exists: the run that created it may have ended before this.
+            for folder in [&self.folder, &self.state] {
+                File::open(folder)?.sync_all()?;
+            }
         }
         Ok(file)
     }
@@ -116,7 +115,13 @@ impl OutputFiles {
         mut take: impl FnMut(Vec<u8>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let path = self.path(component, output);
-        let damaged = |error: &io::Error| self.faults.damaged_output(&path, missing(error));
+        let damaged = |error: &io::Error| match error.kind() {
+            ErrorKind::NotFound | ErrorKind::UnexpectedEof => {
+                self.faults.damaged_output(&path, missing(error))
+            }
+            // Such as a file of another user.
+            _ => self.faults.unopened(&format!("`{}`: {error}", path.display())),
+        };
         let file = open_regular(&path).map_err(|error| damaged(&error))?;
         let mut at = 0;
         while at < length {
@@ -267,6 +272,16 @@ mod tests {
         assert!(error.contains("is shorter than it was: another program has changed it"), "{error}");
         let error = told(files.changed("out", "a"));
         assert!(error.starts_with(&damaged("was changed")), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_not_called_damaged() {
+        let state = tempfile::tempdir().unwrap();
+        let files = files(state.path());
+        fs::create_dir_all(files.path("out", "a")).unwrap();
+        let error = read(&files, "a", 1).unwrap_err().full();
+        assert!(error.contains("cannot be opened: `") && error.contains("is not a regular file"), "{error}");
+        assert!(!error.contains("damaged"), "{error}");
     }
 
     #[test]

@@ -50,14 +50,13 @@ impl Tails<'_> {
         Ok(())
     }
 
-    /// Returns the bytes of a tail, in pieces.
-    pub(super) fn read(&self, tail: Tail) -> Result<Vec<Vec<u8>>, Error> {
-        let mut pieces = Vec::new();
-        tail.kept.read(self.journal, &self.name(tail.part), |bytes| {
-            pieces.push(bytes);
-            Ok(())
-        })?;
-        Ok(pieces)
+    /// Passes the bytes of a tail to `take`, a piece at a time.
+    pub(super) fn read(
+        &self,
+        tail: Tail,
+        take: impl FnMut(Vec<u8>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        tail.kept.read(self.journal, &self.name(tail.part), take)
     }
 
     /// Removes the tail of a part.

@@ -2,12 +2,16 @@
 //!
 //! A batch may be divided between two files. While the second one is not finished, no position covers the
 //! batch, and a run after a kill would read all of it again: the messages in the first file would be there
-//! twice. So a checkpoint has the unfinished file, and covers all messages so far. Its bytes are in the
-//! journal, to which each checkpoint adds the new ones.
+//! twice. So a checkpoint has the unfinished file, and covers all messages so far. Its bytes are in the state
+//! directory, to which each checkpoint adds the new ones.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use thalweg_engine::{Error, Journal};
+use thalweg_record::Ack;
 
 use super::{Begun, Compression, unwritable};
 use crate::kept_bytes::{KeptBytes, forget};
@@ -48,6 +52,17 @@ pub(super) struct KeptFiles {
     /// The files that were finished since the last checkpoint, and those before it.
     finished: Vec<u64>,
     old: Vec<u64>,
+    sent: Arc<Sent>,
+}
+
+/// The finished files that the state directory has. No position shows whether they arrive: the messages that
+/// a checkpoint has are settled.
+#[derive(Default)]
+struct Sent {
+    /// The number of files that are on their way.
+    delivering: AtomicUsize,
+    /// True if one has failed.
+    has_failed: AtomicBool,
 }
 
 /// An error of the file or of the state directory.
@@ -61,7 +76,7 @@ impl From<std::io::Error> for Failed {
 
 impl KeptFiles {
     pub(super) fn new(journal: Journal) -> Self {
-        Self { journal, finished: Vec::new(), old: Vec::new() }
+        Self { journal, finished: Vec::new(), old: Vec::new(), sent: Arc::default() }
     }
 
     /// Adds the bytes of a file that the state directory does not have.
@@ -87,9 +102,26 @@ impl KeptFiles {
         kept.stored.read(&self.journal, &name(number), take)
     }
 
-    /// A file that the state directory has is finished.
-    pub(super) fn finished(&mut self, number: u64) {
+    /// A file that the state directory has is finished. Returns an ack that shows whether it arrives.
+    pub(super) fn finished(&mut self, number: u64, component: &Arc<str>) -> Ack {
         self.finished.push(number);
+        let sent = self.sent.clone();
+        sent.delivering.fetch_add(1, SeqCst);
+        Ack::new(component.clone(), move |settlement| {
+            // First, so that no checkpoint comes between.
+            sent.has_failed.fetch_or(!settlement.outcome.is_safe(), SeqCst);
+            sent.delivering.fetch_sub(1, SeqCst);
+        })
+    }
+
+    /// True if a finished file has failed: only the last saved checkpoint has its messages.
+    pub(super) fn has_failed(&self) -> bool {
+        self.sent.has_failed.load(SeqCst)
+    }
+
+    /// True if a finished file is on its way.
+    pub(super) fn is_delivering(&self) -> bool {
+        self.sent.delivering.load(SeqCst) > 0
     }
 
     /// Forgets the files that no checkpoint needs: the last one was taken after they were finished.

@@ -228,6 +228,14 @@ impl Transform for Packing {
         Ok(())
     }
 
+    fn has_failed(&self) -> bool {
+        self.kept.as_ref().is_some_and(KeptFiles::has_failed)
+    }
+
+    fn is_delivering(&self) -> bool {
+        self.kept.as_ref().is_some_and(KeptFiles::is_delivering)
+    }
+
     /// The number of the next file, and what the state directory has of it. The other messages of a file that
     /// is not finished come again, so a later run gives its number again.
     fn state(&mut self) -> Option<Value> {
@@ -363,7 +371,7 @@ impl Packing {
     fn finish_file(&mut self, out: &mut Outputs) -> Result<(), Error> {
         let Some(mut begun) = self.file.take() else { return Ok(()) };
         if let Some(kept) = self.kept.as_mut().filter(|_| begun.kept.is_some()) {
-            kept.finished(begun.number);
+            begun.ack.merge(kept.finished(begun.number, &self.component));
         }
         self.delimited.flush(&mut begun.content).map_err(unwritable)?;
         let (content, size) = begun.content.finish().map_err(unwritable)?;

@@ -357,6 +357,35 @@ fn bytes_that_a_killed_run_kept_after_its_last_checkpoint_are_removed() {
     assert_eq!(texts(&out.take_files()), [("1".to_owned(), format!("{a}\n{b}\n"))]);
 }
 
+/// All messages of the file are settled by a checkpoint, so no position shows that the file failed.
+#[test]
+fn a_file_that_fails_after_a_checkpoint_has_its_messages_is_not_finished() {
+    let state = tempfile::tempdir().unwrap();
+    let store = thalweg_engine::Store::open(state.path()).unwrap();
+    let journal = Some(thalweg_engine::Journal::new(Arc::new(store), "pack"));
+    let context = thalweg_engine::Context { resumes: true, resends: true, journal, ..context() };
+    let (mut saved, mut out) = (None::<Value>, Outputs::new("test".into()));
+    for (outcome, has_failed) in
+        [(Outcome::Failed, true), (Outcome::Unfinished, true), (Outcome::Rejected, false)]
+    {
+        let mut packing = options::<Pack>("{ name: p }").build(&context).unwrap();
+        match saved.clone() {
+            None => packing.apply(batch(["a"]), &mut out).unwrap(),
+            Some(saved) => packing.restore(saved).unwrap(),
+        }
+        packing.pre_commit().unwrap();
+        saved = packing.state().or(saved);
+        packing.pre_commit().unwrap();
+        assert!(!packing.is_delivering());
+        packing.finish(&mut out).unwrap();
+        assert!(packing.is_delivering() && !packing.has_failed());
+        let files = out.take_files();
+        assert_eq!(texts(&files), [("p".to_owned(), "a\n".to_owned())]);
+        files.into_iter().for_each(|file| file.settle(outcome));
+        assert_eq!((packing.is_delivering(), packing.has_failed()), (false, has_failed), "{outcome:?}");
+    }
+}
+
 #[test]
 fn an_unfinished_file_is_not_continued_with_another_compression() {
     let state = tempfile::tempdir().unwrap();
