@@ -94,8 +94,12 @@ fn hash(value: View<'_>, bytes: &mut Vec<u8>) -> u64 {
         View::Null => {}
         View::Bool(value) => bytes.extend([1, u8::from(value)]),
         View::Int(value) => number(value, bytes),
-        View::Float(value) if value as i64 as f64 == value => number(value as i64, bytes),
+        View::Float(value) if value < i64::MAX as f64 && value as i64 as f64 == value => {
+            number(value as i64, bytes);
+        }
         View::Float(value) => {
+            // There are many NaNs.
+            let value = if value.is_nan() { f64::NAN } else { value };
             bytes.push(3);
             bytes.extend(value.to_bits().to_le_bytes());
         }
@@ -244,6 +248,9 @@ mod tests {
             Scalar::Float(3.5)
         );
         assert_eq!(result(Kind::Mean, &[int(1), int(2)]), Scalar::Float(1.5));
+        for word in ["nan", "inf", "-Infinity", "1e999"] {
+            assert_eq!(Scalar::Text(word.into()).view().number(), None);
+        }
         let endless = [f64::INFINITY, 1.0].map(Scalar::Float);
         assert_eq!(result(Kind::Sum, &endless), Scalar::Float(f64::INFINITY));
     }
@@ -258,6 +265,18 @@ mod tests {
         assert_eq!(result(Kind::Last, &values), Scalar::Text("9".into()));
         let values = [Scalar::Int(2), Scalar::Float(2.0), Scalar::Text("2".into()), Scalar::Int(2)];
         assert_eq!(result(Kind::Distinct, &values), Scalar::Int(2));
+    }
+
+    #[test]
+    fn nan_is_one_value_and_the_greatest() {
+        let values = [1.0, -f64::NAN, -2.0, f64::NAN].map(Scalar::Float);
+        assert_eq!(result(Kind::Min, &values), Scalar::Float(-2.0));
+        assert!(matches!(result(Kind::Max, &values), Scalar::Float(most) if most.is_nan()));
+        assert_eq!(result(Kind::Distinct, &values), Scalar::Int(3));
+        let zeros = [Scalar::Float(-0.0), Scalar::Float(0.0), Scalar::Int(0)];
+        assert_eq!(result(Kind::Distinct, &zeros), Scalar::Int(1));
+        let large = [Scalar::Int(i64::MAX), Scalar::Float(2_f64.powi(63))];
+        assert_eq!(result(Kind::Distinct, &large), Scalar::Int(2));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use thalweg_engine::{Error, Journal};
 use thalweg_record::{Ack, Outcome, Settlement};
 
 use super::function::Kind;
-use super::timing::is_usable;
+use super::timing::is_reachable;
 use super::window::{BLOCK, Group, Window};
 
 /// The state for a later run.
@@ -128,6 +128,12 @@ impl KeptWindows {
         self.leaving.insert(start, fate);
     }
 
+    /// True if results have failed whose messages the last checkpoint settled. No position shows that, and
+    /// one of several sinks may have them: only the last saved checkpoint has all sinks without them.
+    pub(super) fn has_failed(&self) -> bool {
+        self.leaving.values().any(|fate| fate.load(Ordering::Acquire) == FAILED)
+    }
+
     /// Returns what the last checkpoint has of windows whose results are not delivered.
     fn undelivered(&self) -> Vec<SavedWindow> {
         let is_open =
@@ -147,7 +153,8 @@ impl KeptWindows {
             // Of a run that was killed before its first checkpoint.
             self.journal.forget(&prefix())?;
         }
-        // Nothing moves, so results that are not delivered have failed. A later run sends them again.
+        // Nothing moves, so a transform behind this one holds the results that are not delivered. It settles
+        // them at the same checkpoint, if not yet, then before `state`. A later run sends again what failed.
         let mut saved = self.undelivered();
         let needed: HashSet<u64> = saved.iter().flat_map(|window| window.entries.iter().copied()).collect();
         for entry in std::mem::take(&mut self.old) {
@@ -233,10 +240,10 @@ impl KeptWindows {
                 saved.options
             )));
         }
-        let is_possible = |time: i64| time == i64::MIN || is_usable(time);
+        let is_possible = |time: i64| time == i64::MIN || is_reachable(time);
         let entries = || saved.windows.iter().flat_map(|window| &window.entries);
         if !is_possible(saved.watermark)
-            || saved.windows.iter().any(|window| !is_usable(window.start))
+            || saved.windows.iter().any(|window| !is_reachable(window.start))
             || saved.next > u64::MAX / 2
             || entries().any(|entry| *entry >= saved.next)
         {

@@ -56,9 +56,14 @@ use window::{END, START};
 /// With `--state`, and sources that read their input again, a checkpoint has the open windows: each message
 /// is counted once, also after `kill -9`, and a run that is stopped leaves open windows to the next one. With
 /// other sources, messages are acknowledged when the results of their window are delivered. A client that
-/// waits for its answer waits that long, and one that sends again is counted again; a `buffer` on disk before
-/// the pipeline avoids that. At most 65,536 batches wait like this: then the results of the oldest window
-/// leave early, and others of the same window follow.
+/// waits for its answer waits that long, and one that sends again is counted again. A broker that sends only
+/// a number of messages before some are acknowledged must send those of a whole window, or the window never
+/// ends. A `buffer` on disk before the pipeline avoids both. At most 65,536 batches wait like this, and fewer
+/// if `memory` is less than 64 MiB: then the results of the oldest window leave early, and others of the same
+/// window follow.
+///
+/// The results of all windows also leave at the end of the input. If a later run with the same state reads
+/// more messages of a window, further results of it follow.
 ///
 /// Messages that cannot be counted leave by `errors`: a value that is not a number, a key of more than 16
 /// KiB, or a new group if there are `max_groups` or the groups use an eighth of `memory`.
@@ -92,8 +97,9 @@ pub struct Aggregate {
     /// which messages arrive here.
     time: Option<String>,
     /// How long a window waits for messages that come late: its results leave when a message comes whose
-    /// `time` is this much after the end of the window. A message of the far future ends all windows before
-    /// it, so filter such messages. The default is `0s`.
+    /// `time` is this much after the end of the window. All sources and partitions count together: if one is
+    /// read before another, the messages of the other one come late. A message of the far future ends all
+    /// windows before it, so filter such messages. The default is `0s`.
     max_delay: Option<TimeSpan>,
     /// With `time`: the time without any message after which the results of all windows leave. By default
     /// they wait for the next message.

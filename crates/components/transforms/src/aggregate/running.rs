@@ -25,7 +25,8 @@ use super::value::View;
 use super::window::{Names, Rows, Window};
 use crate::kept::Kept;
 
-/// The most batches whose acks wait for results. Then the results of the oldest window leave early.
+/// The most batches whose acks wait for results, each counted in every window. Then the results of the oldest
+/// window leave early. With little memory they are fewer: see [`Aggregator::may_hold`].
 const MOST_HELD: usize = 1 << 16;
 /// The memory of an ack that waits, in bytes.
 const ACK: usize = 128;
@@ -309,12 +310,10 @@ impl Aggregator {
         Ok(())
     }
 
+    /// Sends the results of all windows. Time does not move: a later run with the same state may read more
+    /// messages of these windows, which are not late.
     fn send_all(&mut self, out: &mut Outputs) -> Result<(), Error> {
         while let Some(&start) = self.windows.keys().next() {
-            if let Some(spans) = self.timing.spans() {
-                // A message of this window that comes later is late.
-                self.watermark = self.watermark.max(start + spans.length);
-            }
             self.send(start, out)?;
         }
         Ok(())
@@ -335,13 +334,18 @@ impl Aggregator {
             }
             Timing::Whole => {}
         }
-        if matches!(self.acks, Acks::Results)
-            && self.held > MOST_HELD
+        while !self.may_hold()
             && let Some(&start) = self.windows.keys().next()
         {
             self.send(start, out)?;
         }
         Ok(())
+    }
+
+    /// True if the acks that wait for results may wait on. Their memory must leave some to the sources: a
+    /// window that waits for more messages would fill the budget.
+    fn may_hold(&self) -> bool {
+        !matches!(self.acks, Acks::Results) || self.held <= MOST_HELD.min(self.most / ACK)
     }
 }
 
@@ -394,16 +398,22 @@ impl Transform for Aggregator {
         match self.timing {
             Timing::Arrival(spans) => {
                 let left = (start + spans.length - (self.now)()).max(0);
-                Some(Instant::now() + Duration::from_micros(left.unsigned_abs()))
+                Instant::now().checked_add(Duration::from_micros(left.unsigned_abs()))
             }
-            Timing::Event(..) => Some(self.last + self.idle_timeout?),
+            Timing::Event(..) => self.last.checked_add(self.idle_timeout?),
             Timing::Whole | Timing::Count(_) => None,
         }
     }
 
     fn tick(&mut self, out: &mut Outputs) -> Result<(), Error> {
         match self.timing {
-            Timing::Event(..) => self.send_all(out),
+            Timing::Event(spans, _) => {
+                if let Some(&last) = self.windows.keys().next_back() {
+                    // Messages of these windows that come later are late.
+                    self.watermark = self.watermark.max(last + spans.length);
+                }
+                self.send_all(out)
+            }
             _ => self.send_due(out),
         }
     }
@@ -412,10 +422,20 @@ impl Transform for Aggregator {
         let component = self.component.clone();
         match &mut self.acks {
             Acks::Checkpoint(kept) => {
+                kept.keep(&mut self.windows, self.watermark, || Self::no_ack(&component))?;
                 self.held = 0;
-                kept.keep(&mut self.windows, self.watermark, || Self::no_ack(&component))
+                // Sources may wait for this memory, so no batch need come that gives it back.
+                self.note_memory();
+                Ok(())
             }
             Acks::Results | Acks::AtOnce => Ok(()),
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        match &self.acks {
+            Acks::Checkpoint(kept) => kept.has_failed(),
+            Acks::Results | Acks::AtOnce => false,
         }
     }
 

@@ -33,7 +33,9 @@ fn bucket(number: f64) -> i32 {
 
 /// The number that stands for those of a bucket.
 fn middle(bucket: i32) -> f64 {
-    2.0 * (f64::from(bucket) * FACTOR.ln()).exp() / (FACTOR + 1.0)
+    // The upper bound of the last bucket is larger than all numbers.
+    let bound = (f64::from(bucket) * FACTOR.ln()).exp().min(f64::MAX);
+    bound * (2.0 / (FACTOR + 1.0))
 }
 
 fn add(buckets: &mut BTreeMap<i32, u64>, number: f64) {
@@ -127,5 +129,15 @@ mod tests {
         let most = sketch.quantile(1.0).unwrap();
         assert!((most / 9.91e299 - 1.0).abs() <= ERROR * 1.000_001, "{most}");
         assert_eq!(Sketch::default().quantile(0.5), None);
+    }
+
+    #[test]
+    fn the_largest_and_least_numbers_have_quantiles() {
+        for number in [f64::MAX, f64::MIN, f64::MAX / 1.5, f64::MIN_POSITIVE] {
+            let mut sketch = Sketch::default();
+            sketch.add(number);
+            let found = sketch.quantile(0.5).unwrap();
+            assert!((found / number - 1.0).abs() <= ERROR * 1.000_001, "{found} for {number}");
+        }
     }
 }

@@ -52,6 +52,11 @@ pub(super) fn is_usable(time: i64) -> bool {
     time.unsigned_abs() <= FARTHEST
 }
 
+/// True if a window of a usable time may begin or end then, or such a time with a delay is then.
+pub(super) fn is_reachable(time: i64) -> bool {
+    time.unsigned_abs() <= 2 * FARTHEST
+}
+
 /// Returns a span of time in microseconds, at least one.
 pub(super) fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX).clamp(1, FARTHEST as i64)
@@ -75,6 +80,8 @@ mod tests {
         let far = FARTHEST as i64;
         assert_eq!(starts(far, far, far), [far]);
         assert_eq!(starts(far, far, -far), [-far]);
+        let least = starts(far - 1, far - 1, -far);
+        assert!(least.iter().all(|start| is_reachable(*start) && !is_usable(*start)), "{least:?}");
         assert_eq!(micros(Duration::MAX), far);
         assert_eq!(micros(Duration::ZERO), 1);
     }

@@ -117,6 +117,12 @@ impl Scalar {
     }
 }
 
+/// Compares floats. NaN is greater than all others, as in PostgreSQL, whatever its sign: that of a division
+/// depends on the processor.
+fn order(one: f64, other: f64) -> Ordering {
+    one.partial_cmp(&other).unwrap_or_else(|| one.is_nan().cmp(&other.is_nan()))
+}
+
 impl View<'_> {
     pub(super) fn to_scalar(self) -> Scalar {
         match self {
@@ -158,9 +164,9 @@ impl View<'_> {
         match (self, other) {
             (View::Bool(one), View::Bool(other)) => one.cmp(&other),
             (View::Int(one), View::Int(other)) | (View::Time(one), View::Time(other)) => one.cmp(&other),
-            (View::Int(one), View::Float(other)) => (one as f64).total_cmp(&other),
-            (View::Float(one), View::Int(other)) => one.total_cmp(&(other as f64)),
-            (View::Float(one), View::Float(other)) => one.total_cmp(&other),
+            (View::Int(one), View::Float(other)) => order(one as f64, other),
+            (View::Float(one), View::Int(other)) => order(one, other as f64),
+            (View::Float(one), View::Float(other)) => order(one, other),
             (View::Text(one), View::Text(other)) | (View::Json(one), View::Json(other)) => one.cmp(other),
             _ => self.rank().cmp(&other.rank()),
         }
@@ -174,7 +180,9 @@ impl View<'_> {
             View::Text(text) => {
                 let text = text.trim_ascii();
                 let whole = text.parse().ok().map(Number::Int);
-                whole.or_else(|| text.parse().ok().map(Number::Float))
+                // `nan` and `inf` are words: one of them would be all that is left of a sum.
+                let float = || text.parse::<f64>().ok().filter(|value| value.is_finite());
+                whole.or_else(|| float().map(Number::Float))
             }
             View::Null | View::Bool(_) | View::Time(_) | View::Json(_) => None,
         }

@@ -205,11 +205,108 @@ fn results_that_are_not_delivered_stay_in_the_state() {
         transform.apply(batch(&[(11, Some("a"), None)]), &mut out).unwrap();
         assert_eq!(transform.state(), None, "they are on their way");
         let (_, sent) = out.take().remove(0);
+        assert!(!transform.has_failed());
         sent.settle(outcome);
+        assert_eq!(transform.has_failed(), outcome == Outcome::Failed);
         transform.pre_commit().unwrap();
         transform.pre_commit().unwrap();
         let saved = transform.state().or(saved);
         let expected = if outcome == Outcome::Delivered { vec![10] } else { vec![0, 10] };
         assert_eq!(again(saved), expected);
+    }
+}
+
+/// A source that waits for memory sends no batch whose end gives the memory of acks back.
+#[test]
+fn a_checkpoint_gives_the_memory_of_acks_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
+    let memory = Budget::new(1 << 20).share();
+    let context = Context { resumes: true, journal, memory, ..testing::context() };
+    let budget = context.memory.budget().clone();
+    let mut transform =
+        testing::options::<Aggregate>(&format!("{{ {VALUES} }}")).aggregator(&context, now).unwrap();
+    let mut out = Outputs::new("test".into());
+    for _ in 0..100 {
+        transform.apply(batch(&[(1, Some("a"), None)]), &mut out).unwrap();
+    }
+    assert!(budget.used() > transform.bytes);
+    transform.pre_commit().unwrap();
+    assert_eq!(budget.used(), transform.bytes);
+    transform.finish(&mut out).unwrap();
+    out.take().into_iter().for_each(|(_, batch)| batch.settle(Outcome::Delivered));
+}
+
+/// With a mebibyte for the whole run, the acks of a window that waits for more messages left sources nothing.
+#[test]
+fn acks_that_wait_leave_memory_to_sources() {
+    for windows in ["max_count: 1000000", "every: 1s, window_interval: 90s, time: t, max_delay: 1h"] {
+        let memory = Budget::new(1 << 20).share();
+        let context = Context { starts_over: false, memory, ..testing::context() };
+        let budget = context.memory.budget().clone();
+        let yaml = format!("{{ {VALUES}, {windows} }}");
+        let mut transform = testing::options::<Aggregate>(&yaml).build(&context).unwrap();
+        let (settled, mut out) = (Arc::new(AtomicUsize::new(0)), Outputs::new("test".into()));
+        for number in 0..3000 {
+            let (mut batch, count) = (batch(&[(number % 7, Some("a"), None)]), settled.clone());
+            batch.ack_mut().merge(Ack::new("test".into(), move |settlement: Settlement| {
+                count.fetch_add(usize::from(settlement.outcome == Outcome::Delivered), Ordering::Relaxed);
+            }));
+            transform.apply(batch, &mut out).unwrap();
+            out.take().into_iter().for_each(|(_, batch)| batch.settle(Outcome::Delivered));
+            assert!(budget.used() < 1 << 18, "{windows}: {}", budget.used());
+        }
+        transform.finish(&mut out).unwrap();
+        out.take().into_iter().for_each(|(_, batch)| batch.settle(Outcome::Delivered));
+        assert_eq!(settled.load(Ordering::Relaxed), 3000);
+    }
+}
+
+/// The window of such a time begins before the times that are allowed, and its state was refused.
+#[test]
+fn a_window_of_the_earliest_time_is_continued() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
+    let context = Context { resumes: true, journal, ..testing::context() };
+    let yaml = format!("{{ {VALUES}, every: 1000s, time: t, max_delay: 1h }}");
+    let build = || testing::options::<Aggregate>(&yaml).build(&context).unwrap();
+    let (mut first, mut out) = (build(), Outputs::new("test".into()));
+    let earliest = -(i64::MAX / 4) / 1_000_000;
+    first.apply(batch(&[(earliest, Some("a"), None)]), &mut out).unwrap();
+    assert!(out.take().is_empty());
+    first.pre_commit().unwrap();
+    let mut second = build();
+    second.restore(first.state().unwrap()).unwrap();
+    second.finish(&mut out).unwrap();
+    assert_eq!(out.take().into_iter().map(|(_, batch)| batch.rows()).sum::<usize>(), 1);
+}
+
+fn at_five() -> i64 {
+    5_000_000
+}
+
+/// A run at the end of which a window is open, and another one with more messages of it: they were late, or
+/// counted in a window of the future.
+#[test]
+fn windows_that_left_at_the_end_of_the_input_continue_in_the_next_run() {
+    for windows in ["every: 10s, time: t, max_delay: 5s", "every: 10s"] {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
+        let context = Context { resumes: true, journal, ..testing::context() };
+        let yaml = format!("{{ {VALUES}, {windows} }}");
+        let mut saved: Option<Value> = None;
+        for second in [1, 2] {
+            let mut transform = testing::options::<Aggregate>(&yaml).aggregator(&context, at_five).unwrap();
+            saved.iter().for_each(|saved| transform.restore(saved.clone()).unwrap());
+            let mut out = Outputs::new("test".into());
+            transform.apply(batch(&[(second, Some("a"), Some(second))]), &mut out).unwrap();
+            transform.finish(&mut out).unwrap();
+            let (output, batch) = out.take().remove(0);
+            assert_eq!(output, Output::Main, "{windows}");
+            assert_eq!(results(&batch), [(0, Some("a".to_owned()), 1, Some(second))], "{windows}");
+            batch.settle(Outcome::Delivered);
+            transform.pre_commit().unwrap();
+            saved = transform.state().or(saved);
+        }
     }
 }
