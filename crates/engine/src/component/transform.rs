@@ -52,8 +52,8 @@ pub trait Transform: Send {
         None
     }
 
-    /// Called when it is [due](Self::due), up to a tenth of a second late, and while no batch waits. Sends
-    /// what has waited for that time.
+    /// Called when it is [due](Self::due): after a batch, or up to a tenth of a second late if none comes.
+    /// Sends what has waited for that time.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).

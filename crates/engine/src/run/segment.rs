@@ -166,10 +166,14 @@ impl Worker for SegmentWorker {
         if let Some(permit) = permit.filter(|_| begun.is_ok()) {
             permit.succeeded();
         }
-        let done = match begun {
+        let mut done = match begun {
             Ok(()) => self.resume(Some(ticket), &mut results).await,
             failed => failed,
         };
+        // Of batches that come one after the other, none may get as far as the transform that is due.
+        if done.is_ok() {
+            done = self.tick(Some(ticket), &mut results).await;
+        }
         if done.is_err() {
             // The ticket is submitted without results, because those of later tickets wait for it.
             results = Results::default();
@@ -194,23 +198,7 @@ impl Worker for SegmentWorker {
         self.room().await;
         let Some(_pass) = self.traffic.try_enter() else { return Ok(()) };
         let mut results = Results::default();
-        for at in 0..self.operators.len() {
-            let operator = &mut self.operators[at];
-            if !operator.is_due() {
-                continue;
-            }
-            let start = Instant::now();
-            let ticked = match &mut operator.work {
-                Work::Calls(transform) => transform.tick(&mut operator.out),
-                Work::Kept(transform) => transform.lock().tick(&mut operator.out),
-                Work::Waits(_) => Ok(()),
-            };
-            operator.metrics.add_busy(start);
-            ticked.map_err(|error| failed(&operator.metrics, error))?;
-            operator.note_due();
-            self.pass_on(at, &mut results)?;
-            self.resume(None, &mut results).await?;
-        }
+        self.tick(None, &mut results).await?;
         self.deliver_all(&mut results);
         Ok(())
     }
@@ -279,7 +267,30 @@ impl SegmentWorker {
             };
             metrics.add_busy(start);
             resumed.map_err(|error| failed(metrics, error))?;
+            self.operators[at].note_due();
             self.pass_on(at, results)?;
+        }
+        Ok(())
+    }
+
+    /// Calls the operators that are due. As of [`resume`](Self::resume), without a ticket no batch waits.
+    async fn tick(&mut self, ticket: Option<Ticket>, results: &mut Results) -> Result<(), RunFailure> {
+        for at in 0..self.operators.len() {
+            let operator = &mut self.operators[at];
+            if !operator.is_due() {
+                continue;
+            }
+            let start = Instant::now();
+            let ticked = match &mut operator.work {
+                Work::Calls(transform) => transform.tick(&mut operator.out),
+                Work::Kept(transform) => transform.lock().tick(&mut operator.out),
+                Work::Waits(_) => Ok(()),
+            };
+            operator.metrics.add_busy(start);
+            ticked.map_err(|error| failed(&operator.metrics, error))?;
+            operator.note_due();
+            self.pass_on(at, results)?;
+            self.resume(ticket, results).await?;
         }
         Ok(())
     }
@@ -660,6 +671,17 @@ mod tests {
         assert!(!worker.is_restless());
         worker.finish().await.unwrap();
         assert_eq!(received(sink).await, ["tick 1", "tick 2", "a", "end"]);
+    }
+
+    /// While batches came one after the other, of which a filter let none pass, nothing left.
+    #[tokio::test]
+    async fn a_transform_that_is_due_sends_messages_also_between_batches() {
+        let (mut worker, sink) = ticking(Stop::default());
+        worker.take(0, testing::batch(["a"])).await.unwrap();
+        worker.take(1, testing::batch(["b"])).await.unwrap();
+        worker.take(2, testing::batch(["c"])).await.unwrap();
+        worker.finish().await.unwrap();
+        assert_eq!(received(sink).await, ["a", "tick 1", "b", "tick 2", "c", "end"]);
     }
 
     #[tokio::test]

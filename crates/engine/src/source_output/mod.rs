@@ -202,6 +202,8 @@ impl SourceOutput {
     /// Ends the input of the stages behind the source, which waits for them from now on: some settle messages
     /// only then. Nothing can be sent through this output any more.
     pub fn end(&mut self) {
+        // Before the stages see the end: transforms leave what they hold to the next run, if input is left.
+        self.heed_stop();
         (self.main, self.errors) = (Route::default(), Route::default());
     }
 

@@ -29,6 +29,19 @@ async fn taken(from: &Receiver<Batch>) -> Batch {
     from.take().await.unwrap().item
 }
 
+/// A source that waits for what it sent ends its output first. Transforms took that for the end of the input,
+/// and sent what they would have left to the next run.
+#[tokio::test]
+async fn the_stages_behind_a_source_see_a_stop_before_they_see_the_end() {
+    let (mut output, _main) = of_source();
+    let mut positions = output.clone();
+    positions.end();
+    assert!(!output.stop.was_heeded());
+    output.stop.request();
+    output.end();
+    assert!(output.stop.was_heeded());
+}
+
 /// A source that was between its look at the request and its next batch sent an empty batch.
 #[tokio::test]
 async fn the_next_batch_has_messages_also_when_the_rest_is_left_to_the_next_run() {
