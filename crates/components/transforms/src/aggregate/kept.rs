@@ -156,7 +156,10 @@ impl KeptWindows {
         // Nothing moves, so a transform behind this one holds the results that are not delivered. It settles
         // them at the same checkpoint, if not yet, then before `state`. A later run sends again what failed.
         let mut saved = self.undelivered();
-        let needed: HashSet<u64> = saved.iter().flat_map(|window| window.entries.iter().copied()).collect();
+        // Also of results that are delivered by now: the last checkpoint may have been before.
+        let listed = self.last.iter().flat_map(|saved| &saved.windows);
+        let listed = listed.filter(|window| self.leaving.contains_key(&window.start));
+        let needed: HashSet<u64> = listed.flat_map(|window| window.entries.iter().copied()).collect();
         for entry in std::mem::take(&mut self.old) {
             match needed.contains(&entry) {
                 true => self.old.push(entry),

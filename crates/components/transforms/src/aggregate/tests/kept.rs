@@ -310,3 +310,44 @@ fn windows_that_left_at_the_end_of_the_input_continue_in_the_next_run() {
         }
     }
 }
+
+/// Another `aggregate` holds results until its own part of the checkpoint, or until later.
+#[test]
+fn results_that_a_transform_behind_it_holds_are_in_one_of_the_two_states() {
+    for is_later in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test");
+        let context = Context { resumes: true, journal: Some(journal.clone()), ..testing::context() };
+        let yaml = format!("{{ {VALUES}, every: 10s, time: t }}");
+        let build = || testing::options::<Aggregate>(&yaml).build(&context).unwrap();
+        let (mut transform, mut out) = (build(), Outputs::new("test".into()));
+        transform.apply(batch(&[(1, Some("a"), None)]), &mut out).unwrap();
+        transform.pre_commit().unwrap();
+        assert!(transform.state().is_some());
+        // The block of the state before is out of date, and then the window leaves.
+        transform.apply(batch(&[(2, Some("a"), None)]), &mut out).unwrap();
+        transform.apply(batch(&[(11, Some("a"), None)]), &mut out).unwrap();
+        let (_, held) = out.take().remove(0);
+        transform.pre_commit().unwrap();
+        let saved = if is_later {
+            let saved = transform.state().unwrap();
+            held.settle(Outcome::Delivered);
+            // The run is killed before the state that belongs to this call is saved.
+            transform.pre_commit().unwrap();
+            saved
+        } else {
+            held.settle(Outcome::Delivered);
+            let saved = transform.state().unwrap();
+            transform.pre_commit().unwrap();
+            transform.pre_commit().unwrap();
+            assert_eq!(journal.names("").unwrap().len(), 1);
+            saved
+        };
+        let mut next = build();
+        next.restore(saved).unwrap();
+        next.finish(&mut out).unwrap();
+        let found = out.take().into_iter().flat_map(|(_, batch)| results(&batch));
+        let starts: Vec<i64> = found.map(|(start, ..)| start).collect();
+        assert_eq!(starts, if is_later { vec![0, 10] } else { vec![10] });
+    }
+}
