@@ -273,7 +273,7 @@ impl SegmentWorker {
         Ok(())
     }
 
-    /// Calls the operators that are due. As of [`resume`](Self::resume), without a ticket no batch waits.
+    /// Calls the operators that are due. There is a ticket after a batch, as of [`resume`](Self::resume).
     async fn tick(&mut self, ticket: Option<Ticket>, results: &mut Results) -> Result<(), RunFailure> {
         for at in 0..self.operators.len() {
             let operator = &mut self.operators[at];

@@ -230,9 +230,9 @@ fn a_checkpoint_gives_the_memory_of_acks_back() {
     for _ in 0..100 {
         transform.apply(batch(&[(1, Some("a"), None)]), &mut out).unwrap();
     }
-    assert!(budget.used() > transform.bytes);
+    let waiting = budget.used();
     transform.pre_commit().unwrap();
-    assert_eq!(budget.used(), transform.bytes);
+    assert!(budget.used() + 100 * 64 < waiting, "{} {waiting}", budget.used());
     transform.finish(&mut out).unwrap();
     out.take().into_iter().for_each(|(_, batch)| batch.settle(Outcome::Delivered));
 }
