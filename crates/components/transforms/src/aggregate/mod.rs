@@ -58,9 +58,9 @@ use window::{END, START};
 /// other sources, messages are acknowledged when the results of their window are delivered. A client that
 /// waits for its answer waits that long, and one that sends again is counted again. A broker that sends only
 /// a number of messages before some are acknowledged must send those of a whole window, or the window never
-/// ends. A `buffer` on disk before the pipeline avoids both. At most 65,536 batches wait like this, and fewer
-/// if `memory` is less than 64 MiB: then the results of the oldest window leave early, and others of the same
-/// window follow.
+/// ends unless there is an `idle_timeout`. A `buffer` on disk before the pipeline avoids both. At most 65,536
+/// batches wait like this, and fewer if `memory` is less than 64 MiB: then the results of the oldest window
+/// leave early, and others of the same window follow.
 ///
 /// The results of all windows also leave at the end of the input. If a later run with the same state reads
 /// more messages of a window, further results of it follow.
@@ -101,8 +101,8 @@ pub struct Aggregate {
     /// read before another, the messages of the other one come late. A message of the far future ends all
     /// windows before it, so filter such messages. The default is `0s`.
     max_delay: Option<TimeSpan>,
-    /// With `time`: the time without any message after which the results of all windows leave. By default
-    /// they wait for the next message.
+    /// The time without any message after which the results of all windows leave. By default they wait for
+    /// the next message, or for the end of the input. Windows by arrival end by the clock.
     idle_timeout: Option<TimeSpan>,
     /// How messages are treated that come after the results of all their windows have left.
     #[serde(default)]
@@ -193,8 +193,11 @@ sinks:
         }
         if self.time.is_none() {
             mistakes.extend(without(self.max_delay.is_some(), "max_delay", "time"));
-            mistakes.extend(without(self.idle_timeout.is_some(), "idle_timeout", "time"));
             mistakes.extend(without(self.on_late != OnLate::Error, "on_late", "time"));
+        }
+        if self.every.is_some() && self.time.is_none() && self.idle_timeout.is_some() {
+            let message = "`idle_timeout` has no effect on windows by arrival: they end by the clock.";
+            mistakes.push(Mistake::new("idle_timeout", message));
         }
         if self.every.is_some() && self.max_count.is_some() {
             let message = "A window ends by time (`every`) or by number (`max_count`), not by both.";
@@ -347,7 +350,7 @@ impl TransformConfig for Aggregate {
     }
 
     fn ticks(&self) -> bool {
-        self.every.is_some() && (self.time.is_none() || self.idle_timeout.is_some())
+        self.idle_timeout.is_some() || (self.every.is_some() && self.time.is_none())
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {

@@ -67,7 +67,8 @@ pub(super) struct Aggregator {
     /// The most memory of groups, in bytes: of new ones, and of those that grow.
     pub(super) most: usize,
     pub(super) windows: BTreeMap<i64, Window>,
-    /// Messages before this time are late, in microseconds since 1970.
+    /// Messages before this time are late, in microseconds since 1970. Of windows that are not by time, the
+    /// number of the next one.
     pub(super) watermark: i64,
     /// The number of groups of all windows, and their memory.
     pub(super) groups: usize,
@@ -111,8 +112,9 @@ impl Aggregator {
     fn windows_of(&mut self, evaluation: &Evaluation, row: usize, now: i64, starts: &mut Vec<i64>) {
         starts.clear();
         match self.timing {
-            Timing::Whole => starts.push(0),
-            Timing::Count(_) => starts.push(self.windows.keys().next().copied().unwrap_or(self.watermark)),
+            Timing::Whole | Timing::Count(_) => {
+                starts.push(self.windows.keys().next().copied().unwrap_or(self.watermark))
+            }
             Timing::Arrival(spans) => starts.extend(spans.starts(now)),
             Timing::Event(spans, delay) => {
                 let view = evaluation.times.as_ref().map_or(View::Null, |times| times.view(row));
@@ -400,22 +402,21 @@ impl Transform for Aggregator {
                 let left = (start + spans.length - (self.now)()).max(0);
                 Instant::now().checked_add(Duration::from_micros(left.unsigned_abs()))
             }
-            Timing::Event(..) => self.last.checked_add(self.idle_timeout?),
-            Timing::Whole | Timing::Count(_) => None,
+            _ => self.last.checked_add(self.idle_timeout?),
         }
     }
 
     fn tick(&mut self, out: &mut Outputs) -> Result<(), Error> {
-        match self.timing {
-            Timing::Event(spans, _) => {
-                if let Some(&last) = self.windows.keys().next_back() {
-                    // Messages of these windows that come later are late.
-                    self.watermark = self.watermark.max(last + spans.length);
-                }
-                self.send_all(out)
-            }
-            _ => self.send_due(out),
+        if let Timing::Arrival(_) = self.timing {
+            return self.send_due(out);
         }
+        if let Some(&last) = self.windows.keys().next_back() {
+            // A window of the same start would be taken for the one that leaves: messages that come later are
+            // late, or in a window of the next number.
+            let length = self.timing.spans().map_or(1, |spans| spans.length);
+            self.watermark = self.watermark.max(last + length);
+        }
+        self.send_all(out)
     }
 
     fn pre_commit(&mut self) -> Result<(), Error> {

@@ -351,3 +351,28 @@ fn results_that_a_transform_behind_it_holds_are_in_one_of_the_two_states() {
         assert_eq!(starts, if is_later { vec![0, 10] } else { vec![10] });
     }
 }
+
+/// The window that left, and the next one, had the same number.
+#[test]
+fn a_window_that_left_early_is_not_taken_for_the_next_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
+    let context = Context { resumes: true, journal, ..testing::context() };
+    let yaml = format!("{{ {VALUES}, idle_timeout: 1ms }}");
+    let build = || testing::options::<Aggregate>(&yaml).build(&context).unwrap();
+    let (mut transform, mut out) = (build(), Outputs::new("test".into()));
+    transform.apply(batch(&[(1, Some("a"), None)]), &mut out).unwrap();
+    transform.pre_commit().unwrap();
+    transform.tick(&mut out).unwrap();
+    let (_, held) = out.take().remove(0);
+    transform.apply(batch(&[(2, Some("b"), None)]), &mut out).unwrap();
+    transform.pre_commit().unwrap();
+    let saved = transform.state().unwrap();
+    held.settle(Outcome::Delivered);
+    let mut next = build();
+    next.restore(saved).unwrap();
+    next.finish(&mut out).unwrap();
+    let found = out.take().into_iter().flat_map(|(_, batch)| results(&batch));
+    let keys: Vec<_> = found.filter_map(|(_, key, ..)| key).collect();
+    assert_eq!(keys, ["a", "b"]);
+}

@@ -279,6 +279,26 @@ fn windows_by_event_time_leave_after_a_time_without_messages() {
     assert_eq!((output, late.rows()), (Output::Errors, 1));
 }
 
+/// A broker that waits for acks sends no further message.
+#[test]
+fn windows_that_are_not_by_time_leave_after_a_time_without_messages() {
+    for windows in ["", "max_count: 100, "] {
+        let yaml = format!("{{ values: {{ n: count(*) }}, {windows}idle_timeout: 1ms }}");
+        let config = testing::options::<Aggregate>(&yaml);
+        assert!(config.ticks() && config.check().is_empty());
+        let mut transform = config.build(&testing::context()).unwrap();
+        let mut out = Outputs::new("test".into());
+        for count in [3, 2] {
+            assert!(transform.due().is_none());
+            transform.apply(testing::batch(vec!["m"; count]), &mut out).unwrap();
+            assert!(out.take().is_empty() && transform.due().is_some());
+            transform.tick(&mut out).unwrap();
+            let (_, batch) = out.take().remove(0);
+            assert_eq!(testing::rows(batch.fields()), [json!({ "n": count })]);
+        }
+    }
+}
+
 #[test]
 fn the_memory_of_groups_is_bounded_and_given_back() {
     let context = Context { memory: Budget::new(8 << 20).share(), ..testing::context() };
@@ -339,6 +359,10 @@ fn options_that_make_no_sense_are_mistakes() {
     assert_eq!(
         count("{ values: { n: count(*) }, time: t, max_count: 5 }"),
         ["`time` has no effect without `every`."]
+    );
+    assert_eq!(
+        count("{ values: { n: count(*) }, every: 1s, idle_timeout: 5s }"),
+        ["`idle_timeout` has no effect on windows by arrival: they end by the clock."]
     );
     assert_eq!(
         count("{ values: { n: count(*) }, every: 1s, max_count: 5, max_delay: 1s }"),
