@@ -55,8 +55,9 @@ pub(super) struct KeptWindows {
     /// The name of the transform.
     place: Arc<str>,
     next: u64,
-    /// The state at the last call of [`keep`](Self::keep).
-    last: Option<Saved>,
+    /// The state at the last call of [`keep`](Self::keep), or before the first message. It is there from the
+    /// beginning, so that also the first checkpoint waits until nothing moves.
+    last: Saved,
     /// The state that was returned last.
     told: Option<Saved>,
     /// The starts of its windows.
@@ -92,14 +93,14 @@ pub(super) fn unneeded(saved: Value) -> Result<(), Error> {
 }
 
 impl KeptWindows {
-    /// Keeps windows with groups of these options.
-    pub(super) fn new(journal: Journal, options: String, place: &str) -> Self {
+    /// Keeps windows with groups of these options. `watermark` is that before the first message.
+    pub(super) fn new(journal: Journal, options: String, watermark: i64, place: &str) -> Self {
         Self {
             journal,
-            options,
+            options: options.clone(),
             place: place.into(),
             next: 0,
-            last: None,
+            last: Saved { options, watermark, next: 0, windows: Vec::new() },
             told: None,
             starts: HashSet::new(),
             leaving: HashMap::new(),
@@ -138,7 +139,7 @@ impl KeptWindows {
     fn undelivered(&self) -> Vec<SavedWindow> {
         let is_open =
             |start: &i64| self.leaving.get(start).is_some_and(|fate| fate.load(Ordering::Acquire) != SAFE);
-        let saved = self.last.iter().flat_map(|saved| &saved.windows);
+        let saved = self.last.windows.iter();
         saved.filter(|window| is_open(&window.start)).cloned().collect()
     }
 
@@ -157,8 +158,7 @@ impl KeptWindows {
         // them at the same checkpoint, if not yet, then before `state`. A later run sends again what failed.
         let mut saved = self.undelivered();
         // Also of results that are delivered by now: the last checkpoint may have been before.
-        let listed = self.last.iter().flat_map(|saved| &saved.windows);
-        let listed = listed.filter(|window| self.leaving.contains_key(&window.start));
+        let listed = self.last.windows.iter().filter(|window| self.leaving.contains_key(&window.start));
         let needed: HashSet<u64> = listed.flat_map(|window| window.entries.iter().copied()).collect();
         for entry in std::mem::take(&mut self.old) {
             match needed.contains(&entry) {
@@ -184,7 +184,7 @@ impl KeptWindows {
         self.old.append(&mut self.finished);
         let options = self.options.clone();
         self.starts = saved.iter().map(|window| window.start).collect();
-        self.last = Some(Saved { options, watermark, next: self.next, windows: saved });
+        self.last = Saved { options, watermark, next: self.next, windows: saved };
         for window in windows.values_mut() {
             window.held = 0;
             std::mem::replace(&mut window.ack, no_ack()).settle(Outcome::Delivered);
@@ -196,7 +196,7 @@ impl KeptWindows {
     fn forget_delivered(&mut self, kept: &[SavedWindow]) {
         let kept: HashSet<i64> = kept.iter().map(|window| window.start).collect();
         let leaving = &self.leaving;
-        let saved = self.last.iter().flat_map(|saved| &saved.windows);
+        let saved = self.last.windows.iter();
         let gone =
             saved.filter(|window| leaving.contains_key(&window.start) && !kept.contains(&window.start));
         // Those of blocks that have changed since are there already.
@@ -208,7 +208,7 @@ impl KeptWindows {
 
     /// Returns the state, if it has changed since the last call.
     pub(super) fn state(&mut self) -> Option<Value> {
-        let last = self.last.as_ref()?;
+        let last = &self.last;
         let undelivered = self.undelivered();
         let is_left = |window: &&SavedWindow| self.leaving.contains_key(&window.start);
         let mut windows: Vec<SavedWindow> =
@@ -282,7 +282,7 @@ impl KeptWindows {
         let watermark = saved.watermark;
         self.told = Some(saved.clone());
         self.starts = saved.windows.iter().map(|window| window.start).collect();
-        self.last = Some(saved);
+        self.last = saved;
         Ok(Some((windows, watermark)))
     }
 

@@ -270,10 +270,12 @@ impl Aggregate {
         let help = "The groups of open windows.";
         context.details.show_gauge("groups", help, move || count.load(Relaxed));
         let timing = self.timing();
+        let watermark = if matches!(timing, Timing::Event(..)) { i64::MIN } else { 0 };
         let journal = context.journal.clone().filter(|_| context.resumes && context.rereads);
         let acks = match journal {
             Some(journal) => {
-                Acks::Checkpoint(Box::new(KeptWindows::new(journal, self.description(), &context.name)))
+                let windows = KeptWindows::new(journal, self.description(), watermark, &context.name);
+                Acks::Checkpoint(Box::new(windows))
             }
             None if context.starts_over && !context.resumes => Acks::AtOnce,
             None => Acks::Results,
@@ -296,7 +298,7 @@ impl Aggregate {
             max_groups: self.max_groups,
             most: budget.limit() / 8,
             windows: BTreeMap::new(),
-            watermark: if matches!(timing, Timing::Event(..)) { i64::MIN } else { 0 },
+            watermark,
             groups: 0,
             shown,
             bytes: 0,

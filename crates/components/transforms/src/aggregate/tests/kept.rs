@@ -361,6 +361,8 @@ fn a_window_that_left_early_is_not_taken_for_the_next_one() {
     let yaml = format!("{{ {VALUES}, idle_timeout: 1ms }}");
     let build = || testing::options::<Aggregate>(&yaml).build(&context).unwrap();
     let (mut transform, mut out) = (build(), Outputs::new("test".into()));
+    // Without a state, the first checkpoint would not wait until nothing moves.
+    assert!(transform.state().is_some() && transform.state().is_none());
     transform.apply(batch(&[(1, Some("a"), None)]), &mut out).unwrap();
     transform.pre_commit().unwrap();
     transform.tick(&mut out).unwrap();
