@@ -92,6 +92,13 @@ pub trait Transform: Send {
         false
     }
 
+    /// True if messages were delivered that the last saved state has, and that were sent at a [time of its
+    /// own](Self::tick). Without this, there is no checkpoint while no messages come, and a later run would
+    /// send them again.
+    fn has_news(&self) -> bool {
+        false
+    }
+
     /// True if the state is right only beside positions that cover exactly the messages it has seen, as that
     /// of a counter. No checkpoint has it then while messages move.
     fn is_exact(&self) -> bool {

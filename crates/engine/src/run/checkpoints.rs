@@ -253,8 +253,11 @@ impl Checkpoints {
 
     /// True if nothing was sent or settled since the last checkpoint.
     fn is_idle(&self) -> bool {
+        let has_news =
+            |transform: &SharedTransform| transform.try_lock().is_some_and(|transform| transform.has_news());
         self.positions.iter().all(|(_, positions)| positions.is_idle())
             && self.states.iter().all(|(_, state)| state.lock().is_none())
+            && !self.transforms.iter().any(|(_, transform)| has_news(transform))
     }
 
     /// Saves what is settled, last of all, when the tasks of the run have ended. State with messages in
@@ -713,6 +716,44 @@ mod tests {
         assert_eq!(prepared.load(Relaxed), 3);
         let store = checkpoints.store.get().unwrap();
         assert_eq!(store.sink_state("main.pack").unwrap(), Some(2.into()));
+    }
+
+    /// A transform of which a message was delivered, if true, although none came.
+    struct Ticked(bool);
+
+    impl Transform for Ticked {
+        fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+            out.send(batch);
+            Ok(())
+        }
+
+        fn pre_commit(&mut self) -> Result<(), Error> {
+            self.0 = false;
+            Ok(())
+        }
+
+        fn state(&mut self) -> Option<Value> {
+            Some(7.into())
+        }
+
+        fn has_news(&self) -> bool {
+            self.0
+        }
+    }
+
+    /// While no message came, a kill let the next run send the results again.
+    #[tokio::test(start_paused = true)]
+    async fn what_a_transform_sent_while_no_message_came_is_saved() {
+        let folder = tempfile::tempdir().unwrap();
+        let slot = StateSlot::default();
+        let mut checkpoints = checkpoints(folder.path(), vec![("main.count".into(), slot.clone())]);
+        assert!(checkpoints.is_idle());
+        let transform: Box<dyn Transform> = Box::new(Ticked(true));
+        checkpoints.transforms.push((slot, Arc::new(Mutex::new(transform))));
+        assert!(!checkpoints.is_idle());
+        checkpoints.checkpoint(true).await.unwrap();
+        assert!(checkpoints.is_idle());
+        assert_eq!(checkpoints.store.get().unwrap().sink_state("main.count").unwrap(), Some(7.into()));
     }
 
     /// A transform whose messages are on their way, or fail, after a checkpoint has them.

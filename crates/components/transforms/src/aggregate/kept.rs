@@ -135,6 +135,11 @@ impl KeptWindows {
         self.leaving.values().any(|fate| fate.load(Ordering::Acquire) == FAILED)
     }
 
+    /// True if results have been delivered that the last checkpoint has.
+    pub(super) fn has_news(&self) -> bool {
+        self.leaving.values().any(|fate| fate.load(Ordering::Acquire) == SAFE)
+    }
+
     /// Returns what the last checkpoint has of windows whose results are not delivered.
     fn undelivered(&self) -> Vec<SavedWindow> {
         let is_open =

@@ -440,6 +440,13 @@ impl Transform for Aggregator {
         }
     }
 
+    fn has_news(&self) -> bool {
+        match &self.acks {
+            Acks::Checkpoint(kept) => kept.has_news(),
+            Acks::Results | Acks::AtOnce => false,
+        }
+    }
+
     fn state(&mut self) -> Option<Value> {
         match &mut self.acks {
             Acks::Checkpoint(kept) => kept.state(),

@@ -370,7 +370,11 @@ fn a_window_that_left_early_is_not_taken_for_the_next_one() {
     transform.apply(batch(&[(2, Some("b"), None)]), &mut out).unwrap();
     transform.pre_commit().unwrap();
     let saved = transform.state().unwrap();
+    assert!(!transform.has_news());
     held.settle(Outcome::Delivered);
+    assert!(transform.has_news());
+    transform.pre_commit().unwrap();
+    assert!(!transform.has_news());
     let mut next = build();
     next.restore(saved).unwrap();
     next.finish(&mut out).unwrap();
