@@ -92,9 +92,9 @@ pub trait Transform: Send {
         false
     }
 
-    /// True if messages were delivered that the last saved state has, and that were sent at a [time of its
-    /// own](Self::tick). Without this, there is no checkpoint while no messages come, and a later run would
-    /// send them again.
+    /// True if messages that the last saved state has were sent at a [time of its own](Self::tick). Without
+    /// this, there is no checkpoint while no messages come: a later run would send them again, and some sinks
+    /// make them visible only then.
     fn has_news(&self) -> bool {
         false
     }

@@ -718,7 +718,7 @@ mod tests {
         assert_eq!(store.sink_state("main.pack").unwrap(), Some(2.into()));
     }
 
-    /// A transform of which a message was delivered, if true, although none came.
+    /// A transform that has sent a message, if true, although none came.
     struct Ticked(bool);
 
     impl Transform for Ticked {

@@ -135,9 +135,9 @@ impl KeptWindows {
         self.leaving.values().any(|fate| fate.load(Ordering::Acquire) == FAILED)
     }
 
-    /// True if results have been delivered that the last checkpoint has.
+    /// True if results have left of windows that the last checkpoint has.
     pub(super) fn has_news(&self) -> bool {
-        self.leaving.values().any(|fate| fate.load(Ordering::Acquire) == SAFE)
+        !self.leaving.is_empty()
     }
 
     /// Returns what the last checkpoint has of windows whose results are not delivered.

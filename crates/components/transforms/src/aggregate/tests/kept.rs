@@ -365,14 +365,14 @@ fn a_window_that_left_early_is_not_taken_for_the_next_one() {
     assert!(transform.state().is_some() && transform.state().is_none());
     transform.apply(batch(&[(1, Some("a"), None)]), &mut out).unwrap();
     transform.pre_commit().unwrap();
+    assert!(!transform.has_news());
     transform.tick(&mut out).unwrap();
+    assert!(transform.has_news());
     let (_, held) = out.take().remove(0);
     transform.apply(batch(&[(2, Some("b"), None)]), &mut out).unwrap();
     transform.pre_commit().unwrap();
     let saved = transform.state().unwrap();
-    assert!(!transform.has_news());
     held.settle(Outcome::Delivered);
-    assert!(transform.has_news());
     transform.pre_commit().unwrap();
     assert!(!transform.has_news());
     let mut next = build();
