@@ -138,8 +138,11 @@ impl<'a> Report<'a> {
     }
 }
 
-/// The steps of cases that run at the same time. They mostly wait.
+/// The steps that run at the same time of each [`Queue`].
 const PARALLEL: usize = 4;
+
+/// The components that need a broker or a database.
+const SERVED: &[&str] = &["amqp", "kafka", "mqtt", "nats", "postgres", "redis"];
 
 /// A pair that is tested in several steps.
 struct Case {
@@ -156,6 +159,13 @@ impl Case {
         case_name(&self.feed, &self.outlet)
     }
 
+    /// True if its runs mostly wait: for a broker or a database, such as for the end of a killed member's
+    /// session, or for a client that may pause.
+    fn waits(&self) -> bool {
+        let is_served = [self.feed.component, self.outlet.component].iter().any(|name| SERVED.contains(name));
+        is_served || self.feed.nature == Nature::Once
+    }
+
     /// Notes that a step is done, and prints the time of all steps after the last one.
     fn took(&self, time: Duration) {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
@@ -163,6 +173,21 @@ impl Case {
         if left.0 == 0 {
             println!("{}: {:.1} s", self.name(), left.1.as_secs_f64());
         }
+    }
+}
+
+/// The steps of some cases, in order. The steps of a case that waits much are divided between all threads of
+/// the queue, so that none waits for it at the end.
+struct Queue {
+    cases: Vec<Case>,
+    next: AtomicUsize,
+}
+
+impl Queue {
+    /// Returns the next step and its case.
+    fn take<'q, S>(&'q self, steps: &'q [S]) -> Option<(&'q Case, &'q S)> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        Some((self.cases.get(number / steps.len())?, steps.get(number % steps.len())?))
     }
 }
 
@@ -183,8 +208,9 @@ impl Notes<'_, '_> {
 }
 
 /// Tests pairs in steps, several at the same time: all, or those whose names contain the value of `CASE`, to
-/// repeat a failure. A case that waits much is divided between all threads, so that none waits for it at the
-/// end.
+/// repeat a failure.
+///
+/// Cases that mostly wait have threads of their own: meanwhile others keep the processor busy.
 fn each<S: Sync>(
     mut pairs: Pairs,
     steps: &[S],
@@ -206,16 +232,16 @@ fn each<S: Sync>(
     let left = || Mutex::new((steps.len(), Duration::ZERO));
     let cases =
         pairs.into_iter().map(|(feed, outlet)| Case { feed, outlet, works: OnceLock::new(), left: left() });
-    let cases: Vec<Case> = cases.collect();
-    let all: Vec<(&Case, &S)> =
-        cases.iter().flat_map(|case| steps.iter().map(move |step| (case, step))).collect();
-    let (next, report) = (AtomicUsize::new(0), Mutex::new(report));
+    let (waiting, others): (Vec<Case>, Vec<Case>) = cases.partition(Case::waits);
+    let queues = [waiting, others].map(|cases| Queue { cases, next: AtomicUsize::new(0) });
+    let report = Mutex::new(report);
+    let (test, report) = (&test, &report);
     std::thread::scope(|scope| {
-        for _ in 0..PARALLEL {
-            scope.spawn(|| {
-                while let Some((case, step)) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+        for queue in queues.iter().flat_map(|queue| std::iter::repeat_n(queue, PARALLEL)) {
+            scope.spawn(move || {
+                while let Some((case, step)) = queue.take(steps) {
                     let begun = Instant::now();
-                    test(case, step, &Notes { case: case.name(), report: &report });
+                    test(case, step, &Notes { case: case.name(), report });
                     case.took(begun.elapsed());
                 }
             });
