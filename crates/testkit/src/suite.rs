@@ -138,11 +138,14 @@ impl<'a> Report<'a> {
     }
 }
 
-/// The steps that run at the same time of each [`Queue`].
-const PARALLEL: usize = 4;
+/// The steps that run at the same time of cases that keep the processor busy.
+const BUSY: usize = 4;
+/// The steps that run at the same time of cases that mostly wait.
+const WAITING: usize = 6;
 
-/// The components that need a broker or a database.
-const SERVED: &[&str] = &["amqp", "kafka", "mqtt", "nats", "postgres", "redis"];
+/// The components whose cases mostly wait: for a broker or a database, such as for the end of a killed member's
+/// session, or for a checkpoint after each message.
+const WAIT: &[&str] = &["amqp", "kafka", "mqtt", "nats", "postgres", "proxy", "redis"];
 
 /// A pair that is tested in several steps.
 struct Case {
@@ -159,11 +162,10 @@ impl Case {
         case_name(&self.feed, &self.outlet)
     }
 
-    /// True if its runs mostly wait: for a broker or a database, such as for the end of a killed member's
-    /// session, or for a client that may pause.
+    /// True if its runs mostly wait. Where messages come once, they wait for a client that may pause.
     fn waits(&self) -> bool {
-        let is_served = [self.feed.component, self.outlet.component].iter().any(|name| SERVED.contains(name));
-        is_served || self.feed.nature == Nature::Once
+        let components = [self.feed.component, self.outlet.component];
+        components.iter().any(|name| WAIT.contains(name)) || self.feed.nature == Nature::Once
     }
 
     /// Notes that a step is done, and prints the time of all steps after the last one.
@@ -233,11 +235,12 @@ fn each<S: Sync>(
     let cases =
         pairs.into_iter().map(|(feed, outlet)| Case { feed, outlet, works: OnceLock::new(), left: left() });
     let (waiting, others): (Vec<Case>, Vec<Case>) = cases.partition(Case::waits);
-    let queues = [waiting, others].map(|cases| Queue { cases, next: AtomicUsize::new(0) });
+    let queue = |cases| Queue { cases, next: AtomicUsize::new(0) };
+    let queues = [(queue(waiting), WAITING), (queue(others), BUSY)];
     let report = Mutex::new(report);
     let (test, report) = (&test, &report);
     std::thread::scope(|scope| {
-        for queue in queues.iter().flat_map(|queue| std::iter::repeat_n(queue, PARALLEL)) {
+        for queue in queues.iter().flat_map(|(queue, threads)| std::iter::repeat_n(queue, *threads)) {
             scope.spawn(move || {
                 while let Some((case, step)) = queue.take(steps) {
                     let begun = Instant::now();
