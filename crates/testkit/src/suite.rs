@@ -143,8 +143,8 @@ const BUSY: usize = 4;
 /// The steps that run at the same time of cases that mostly wait.
 const WAITING: usize = 6;
 
-/// The components whose cases mostly wait: for a broker or a database, such as for the end of a killed member's
-/// session, or for a checkpoint after each message.
+/// The components whose cases mostly wait: for a broker or a database, such as for the end of a killed
+/// member's session, or for a checkpoint after each message.
 const WAIT: &[&str] = &["amqp", "kafka", "mqtt", "nats", "postgres", "proxy", "redis"];
 
 /// A pair that is tested in several steps.
