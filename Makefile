@@ -15,6 +15,7 @@ python := $(abspath $(target))/python
 export PYO3_PYTHON := $(python)/bin/python
 
 .PHONY: help demo build distribution dist deb test-slim soak fuzz tools check generate generated pictures docs test wheel wheel-manylinux python miri lint fmt peers bench seeds clean
+.PHONY: test-rust test-site test-pictures test-tools test-loom
 
 help:
 	@echo "make demo    run the examples on real input, and show the results"
@@ -98,21 +99,39 @@ tools:
 	@$(install) versitygw azurite wsgidav etcd kafka nats-server mosquitto rabbitmq-server redis-server postgres
 
 # The tools are installed while the lints and the build run, because the installation mostly waits for the network. Its
-# output is printed after the compiler's, and a failure of either fails the test.
+# output is printed after the compiler's. All kinds of tests run, also after a failure, and any failure fails this target:
+# a second run to see the next failure would take an hour.
 test: generated
 	@mkdir -p "$$THALWEG_TOOLS"; \
 	$(install) versitygw azurite wsgidav etcd kafka nats-server redis-server mosquitto rabbitmq-server postgres >"$$THALWEG_TOOLS/log" 2>&1 & tools=$$!; \
-	$(submake) --no-print-directory lint && $(CARGO) test --release --locked --workspace --no-run; built=$$?; \
+	$(submake) --no-print-directory lint; linted=$$?; \
+	$(CARGO) test --release --locked --workspace --no-run; built=$$?; \
 	wait $$tools; installed=$$?; cat "$$THALWEG_TOOLS/log"; \
-	[ $$built -eq 0 ] && [ $$installed -eq 0 ]
-	@# Most tests wait for something.
+	[ $$built -eq 0 ] && [ $$installed -eq 0 ] || exit 1; \
+	$(submake) --no-print-directory --keep-going $(kinds); tested=$$?; \
+	[ $$linted -eq 0 ] || echo "the lints failed: see above"; \
+	[ $$linted -eq 0 ] && [ $$tested -eq 0 ]
+
+# The kinds of tests, in order. They need the programs, the servers and the interpreter that `test` prepares.
+kinds := test-rust python test-site test-pictures test-tools test-loom
+
+# Most tests wait for something.
+test-rust:
 	RUST_TEST_THREADS=3 $(CARGO) test --release --locked --workspace --no-fail-fast
-	@$(submake) --no-print-directory python
+
+test-site: $(python)/installed
 	$(python)/bin/python tools/pages.py $(target)/release/thalweg
+
+test-pictures: $(python)/installed
 	$(python)/bin/python tools/pictures.py $(target)/release/thalweg --check
+
+test-tools: $(python)/installed
 	$(python)/bin/python tools/test.py
-	$(CARGO) test --release --locked -p thalweg-record --features loom --lib loom
-	$(CARGO) test --release --locked -p thalweg-runtime --features loom --lib loom
+
+# In one build, because its dependencies have fewer features than those of all other tests, and so are compiled for it.
+test-loom:
+	$(CARGO) test --release --locked -p thalweg-record -p thalweg-runtime --features thalweg-record/loom,thalweg-runtime/loom \
+		--lib --no-fail-fast loom
 
 check:
 	@CRATE="$(CRATE)" TEST="$(TEST)" tools/check.sh
