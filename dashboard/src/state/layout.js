@@ -3,8 +3,8 @@
 import { graphlib, layout as place } from "@dagrejs/dagre";
 import { edgeKey } from "./history.js";
 
-export const NODE = { width: 164, height: 58 };
-const LABEL = { width: 74, height: 20 };
+export const NODE = { width: 156, height: 58 };
+const LABEL = { width: 60, height: 20 };
 /** The node of what could not be processed. */
 export const DEAD_LETTERS = "dead letters";
 /** A graph with more nodes is shown as a table: its picture would take long, and show little. */

@@ -18,17 +18,22 @@ class Run {
   isTokenWrong = $state(false);
   history = new History();
   #names = "";
+  /** Another number after the token was forgotten. */
+  #visit = 0;
 
   /** Asks once a second until it is stopped. Returns what stops it. */
   follow() {
     let timer;
     let isOver = false;
     const step = async () => {
-      if (!this.needsToken) {
-        await this.#look();
-      }
-      if (!isOver) {
-        timer = setTimeout(step, EVERY_MS);
+      try {
+        if (!this.needsToken) {
+          await this.#look();
+        }
+      } finally {
+        if (!isOver) {
+          timer = setTimeout(step, EVERY_MS);
+        }
       }
     };
     step();
@@ -39,15 +44,21 @@ class Run {
   }
 
   async #look() {
+    const visit = this.#visit;
     try {
-      this.about = await get("");
-      if (this.about.next_run === undefined) {
-        const stats = await get("/stats");
-        const names = JSON.stringify(stats.components.map(({ name }) => name));
-        if (!this.graph || names !== this.#names || stats.uptime_s < (this.stats?.uptime_s ?? 0)) {
-          this.graph = await get("/graph");
-          this.#names = names;
-        }
+      const about = await get("");
+      const stats = about.next_run === undefined ? await get("/stats") : null;
+      const names = JSON.stringify(stats?.components.map(({ name }) => name));
+      const isOther = stats && (!this.graph || names !== this.#names || stats.uptime_s < (this.stats?.uptime_s ?? 0));
+      const graph = isOther ? await get("/graph") : this.graph;
+      // The token may have been forgotten meanwhile.
+      if (visit !== this.#visit) {
+        return;
+      }
+      this.about = about;
+      if (stats) {
+        this.graph = graph;
+        this.#names = names;
         this.history.push(stats);
         this.stats = stats;
         this.answers += 1;
@@ -80,6 +91,7 @@ class Run {
 
   /** Forgets the token and all that was shown. */
   leave() {
+    this.#visit += 1;
     setToken("");
     this.about = null;
     this.graph = null;

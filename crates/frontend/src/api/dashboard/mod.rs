@@ -1,12 +1,13 @@
 //! The dashboard: a page that shows the run in a browser, by means of the API.
 //!
-//! Its sources are in the folder `dashboard` of the project. Its built files are in the folder `built`, compressed,
-//! so that the program is compiled without Node. They have no data, so no token is needed for them; the page
-//! asks for the token, and sends it with each request to `/api/`.
+//! Its sources are in the folder `dashboard` of the project. Its built files are in the folder `built`,
+//! compressed, so that the program is compiled without Node. They have no data, so no token is needed for
+//! them; the page asks for the token, and sends it with each request to `/api/`.
 //!
-//! Names, reasons and records are bytes of others. The page inserts them as text alone. The policy that is sent
-//! with it is the second wall: it allows no script, style or connection but those of this server, no code in
-//! attributes, and no insertion of texts as HTML (trusted types) except for the constants of the page's library.
+//! Names, reasons and records are bytes of others. The page inserts them as text alone. The policy that is
+//! sent with it is the second wall: it allows no script, style or connection but those of this server, no
+//! code in attributes, and no insertion of texts as HTML (trusted types) except for the constants of the
+//! page's library.
 //!
 //! See docs/decisions/105-a-dashboard-in-the-program.md.
 
@@ -24,11 +25,11 @@ use super::reply::{Body, Refusal};
 
 /// The type of the page.
 pub(super) const PAGE: &str = "text/html; charset=utf-8";
-/// What the page may load, run and connect to.
+/// The policy: the sources of what the page loads, runs and connects to.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types svelte-trusted-html";
-/// What `make dashboard` writes: the hash of the sources, and those of the files. It names the content.
+/// The hash of the sources and those of the files, as `make dashboard` writes them. It names the content.
 const FINGERPRINT: &str = include_str!("built/fingerprint");
 
 /// Headers of every answer.
