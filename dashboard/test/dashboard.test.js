@@ -5,7 +5,7 @@ import fs from "node:fs";
 import { createRequire } from "node:module";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import { browser, open, Program, service, Target } from "./program.js";
+import { browser, open, PATIENCE_MS, Program, service, Target } from "./program.js";
 
 const AXE = fs.readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const VIEWS = ["overview", "component/main.parse_json", "component/sensors", "component/alarms", "dead-letters", "runs", "run/1", "process"];
@@ -132,17 +132,37 @@ test("records are shown as text as they pass, and what is rejected with its reas
 });
 
 test("dead letters are found by their reason and their component", async () => {
+  // More than fit on a page.
+  const kept = async () => (await (await fetch(`${program.address}/api/v1/stats`)).json()).dead_letters.kept;
+  for (let begun = Date.now(); (await kept()) < 150; await new Promise((done) => setTimeout(done, 100))) {
+    assert.ok(Date.now() - begun < PATIENCE_MS, "there are too few dead letters");
+  }
   const page = await open(chromium, program);
   await page.goto(program.view("component/main.parse_json"));
   await page.getByRole("link", { name: "Its dead letters" }).click();
   await shows(page.locator(".records .problem"), "not a JSON object");
   assert.equal(await page.getByLabel("Component").inputValue(), "main.parse_json");
   await page.getByLabel("Search").fill("sensors JSON");
-  await shows(page.getByTestId("found"), /^[1-9]/);
+  await shows(page.getByTestId("found"), /^\s*[1-9]/);
   await page.locator(".records summary").first().click();
   await shows(page.locator(".records pre"), "broken <b>line</b>");
   await page.getByLabel("Search").fill("nothing like it");
-  await shows(page.getByTestId("found"), /^0 of/);
+  await shows(page.getByTestId("found"), /^\s*0 of/);
+  await page.getByLabel("Search").fill("");
+  await page.getByRole("button", { name: "Next 100" }).click();
+  await page.locator(".records li").filter({ hasText: /^\S+ 101,/ }).waitFor();
+  await hasNoMessages(page);
+});
+
+test("a dead letter is discarded after a question", async () => {
+  const page = await open(chromium, program);
+  await page.goto(program.view("dead-letters"));
+  await page.getByRole("button", { name: "Discard 1", exact: true }).click();
+  await isAccessible(page, "the question");
+  await page.getByRole("dialog").getByRole("button", { name: "Discard" }).click();
+  await shows(page.getByTestId("found"), "1 discarded.");
+  assert.equal(await page.getByRole("button", { name: "Discard 1", exact: true }).count(), 0);
+  await page.getByRole("button", { name: "Discard 2", exact: true }).waitFor();
   await hasNoMessages(page);
 });
 

@@ -1,7 +1,7 @@
 // What is known of the process: its latest answers, and the history of this tab.
 
 import { get, Refused, setToken, token } from "./api.js";
-import { History } from "./history.js";
+import { edgeKey, History } from "./history.js";
 
 const EVERY_MS = 1000;
 
@@ -48,7 +48,8 @@ class Run {
     try {
       const about = await get("");
       const stats = about.next_run === undefined ? await get("/stats") : null;
-      const names = JSON.stringify(stats?.components.map(({ name }) => name));
+      // The graph may be another one in the same run.
+      const names = JSON.stringify([stats?.components.map(({ name, kind }) => [name, kind]), stats?.edges.map(edgeKey)]);
       const isOther = stats && (!this.graph || names !== this.#names || stats.uptime_s < (this.stats?.uptime_s ?? 0));
       const graph = isOther ? await get("/graph") : this.graph;
       // The token may have been forgotten meanwhile.
