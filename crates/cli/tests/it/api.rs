@@ -56,7 +56,7 @@ impl Running {
         Self::at(house, "127.0.0.1:0", "state", options)
     }
 
-    pub fn at(house: &House, listen: &str, state: &str, options: &[&str]) -> Self {
+    fn at(house: &House, listen: &str, state: &str, options: &[&str]) -> Self {
         let mut command = house.command(&["run", "c.yaml", "--json", "--listen", listen, "--state", state]);
         let mut child = command.args(options).stderr(Stdio::piped()).spawn().unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());
