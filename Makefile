@@ -14,7 +14,7 @@ install := crates/testbed/install.sh
 python := $(abspath $(target))/python
 export PYO3_PYTHON := $(python)/bin/python
 
-.PHONY: help demo build distribution dist deb test-slim soak fuzz tools check generate generated pictures docs test wheel wheel-manylinux python miri lint fmt peers bench seeds clean
+.PHONY: help demo build distribution dist deb test-slim soak fuzz tools check generate generated pictures docs test wheel wheel-manylinux python dashboard dashboard-test dashboard-pictures miri lint fmt peers bench seeds clean
 .PHONY: test-rust test-site test-pictures test-tools test-loom
 
 help:
@@ -42,6 +42,9 @@ help:
 	@echo "make check   format, lint and unit-test the crates that changed; with CRATE=thalweg-transforms TEST=upper"
 	@echo "             only that crate, and only the tests whose names contain 'upper'"
 	@echo "make generate  write the reference pages, the schema and the Python functions from the code"
+	@echo "make dashboard  build the dashboard into the program's sources (needs Node with npm, the network once)"
+	@echo "make dashboard-test  test the dashboard of the built program in Chromium (CHROMIUM names another browser);"
+	@echo "             'make dashboard-pictures' takes the pictures of its page again"
 	@echo "make pictures  take the pictures of the terminal for the README again"
 	@echo "make docs    build the site of the documentation in target/docs (compiles mdBook the first time, three minutes)"
 	@echo "make fmt     format the code, and wrap comments and Markdown"
@@ -142,12 +145,28 @@ generate: $(python)/installed
 # Fails within seconds if a generated file is stale, because nothing is compiled.
 generated:
 	@python3 tools/generate.py --check
+	@python3 tools/dashboard.py --check
 	@python3 tools/seeds.py --check
 	@python3 tools/pages.py --links
 
 # The pictures of the terminal in the README.
 pictures: build $(python)/installed
 	$(python)/bin/python tools/pictures.py $(target)/release/thalweg
+
+# The dashboard. Its built files are part of the sources, so nothing else needs Node for it.
+dashboard/node_modules/installed: dashboard/package.json dashboard/package-lock.json
+	cd dashboard && npm ci
+	@touch $@
+
+dashboard: dashboard/node_modules/installed
+	cd dashboard && DASHBOARD_OUT=$(abspath $(target))/dashboard npm run build
+	@python3 tools/dashboard.py pack $(target)/dashboard
+
+dashboard-test: build dashboard/node_modules/installed
+	cd dashboard && THALWEG=$(abspath $(target))/release/thalweg npm test
+
+dashboard-pictures: build dashboard/node_modules/installed
+	cd dashboard && THALWEG=$(abspath $(target))/release/thalweg npm run pictures
 
 # The site. Its first page is target/docs/index.html.
 mdbook := $(target)/mdbook/bin/mdbook

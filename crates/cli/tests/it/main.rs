@@ -24,6 +24,7 @@ mod copy_going_on;
 mod copy_stores;
 #[cfg(feature = "stores")]
 mod copy_streams;
+mod dashboard;
 mod delivery;
 mod dry_run;
 mod errors;
