@@ -24,6 +24,7 @@ pub mod gollum;
 mod made;
 mod native;
 mod report;
+mod store_url;
 
 use thalweg_config::{Comments, Diagnostics, Document};
 

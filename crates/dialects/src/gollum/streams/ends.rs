@@ -3,7 +3,7 @@
 use thalweg_config::Node;
 
 use super::{ALL, Builder};
-use crate::gollum::draft::{End, Feed, Way};
+use crate::gollum::draft::{End, Feed, Way, push};
 use crate::gollum::modulators::{ListContext, modulate, valid_name};
 use crate::gollum::plugins::{Plugin, get};
 use crate::gollum::producers;
@@ -62,7 +62,12 @@ impl Builder<'_> {
             streams: self.streams.clone(),
             version: self.version,
         };
-        let modulated = modulate(&plugin.list, place, self.report);
+        let mut modulated = modulate(&plugin.list, place, self.report);
+        if modulated.ends.is_none() {
+            let own = producers::own_steps(settings, stream, self.version, self.report);
+            modulated.steps.splice(0..0, own.before);
+            own.after.into_iter().for_each(|step| push(&mut modulated.steps, step));
+        }
         let several = self.is_on_several(plugin);
         let mut end = match &modulated.ends {
             Some(None) => {
@@ -135,7 +140,7 @@ impl Builder<'_> {
         if let Some(sink) = self.sinks.get(&(producer, by_stream.clone())) {
             return *sink;
         }
-        let node = producers::sink(&plugin.settings, by_stream.as_deref(), self.report);
+        let node = producers::sink(&plugin.settings, by_stream.as_deref(), self.version, self.report);
         let name = match &by_stream {
             Some(stream) if several => format!("{}-{}", plugin.id, shown(stream)),
             _ => plugin.id.clone(),
