@@ -11,6 +11,11 @@ fn value(kind: &PluginKind, rule: &OptionRule) -> String {
         ("format.Template", "SkipIfEmpty") => "false",
         ("consumer.Console", "Pipe") => "/tmp/pipe",
         ("producer.InfluxDB", "Version") => "100",
+        ("native.SystemdConsumer", "DefaultOffset") => "oldest",
+        ("native.KafkaProducer", "SecurityProtocol") => "ssl",
+        ("native.KafkaProducer", "SaslMechanism") => "PLAIN",
+        (_, "Credential/Type") => "environment",
+        (_, "PathFormatter" | "FieldFormatter") => "format.Identifier",
         (_, "Partitioner") => "binary_be",
         ("consumer.Syslogd", "Format") => "RFC3164",
         ("producer.Console", "Console") => "stderr",
@@ -56,6 +61,7 @@ fn needed(kind: &PluginKind, option: &str) -> Vec<(&'static str, &'static str)> 
         "format.ToCSV" => vec![("Keys", "[x, y]")],
         "format.ExtractJSON" => vec![("Field", "x")],
         "router.Distribute" => vec![("TargetStreams", "[s, other]")],
+        "producer.AwsS3" => vec![("Bucket", "logs")],
         _ => Vec::new(),
     };
     if kind.name == "format.StreamRoute" && matches!(option, "Source" | "Target") {
@@ -70,8 +76,21 @@ fn needed(kind: &PluginKind, option: &str) -> Vec<(&'static str, &'static str)> 
     if option.starts_with("Tls") {
         needed.push(("TlsEnable", "true"));
     }
-    if option.starts_with("Sasl") {
+    let is_librdkafka = kind.name == "native.KafkaProducer";
+    if option.starts_with("Sasl") && is_librdkafka {
+        needed.extend([("SecurityProtocol", "sasl_ssl"), ("SaslMechanism", "PLAIN")]);
+    } else if option.starts_with("Sasl") {
         needed.push(("SaslEnable", "true"));
+    }
+    if option.starts_with("Ssl") && is_librdkafka {
+        needed.push(("SecurityProtocol", "ssl"));
+    }
+    if option.starts_with("FileMax") {
+        needed.push(("LocalPath", "objects"));
+    }
+    if let Some(name) = option.strip_prefix("Credential/") {
+        let kind = if matches!(name, "File" | "Profile") { "shared" } else { "static" };
+        needed.push(("Credential/Type", kind));
     }
     if option.starts_with("Ack") && option != "Acknowledge" {
         needed.push(("Acknowledge", "OK"));
