@@ -149,7 +149,7 @@ fn producers_of_objects_may_stand_beside_a_producer_of_traces() {
     let text = "In: { Type: consumer.Console, Streams: s, Modulators: [format.JSON] }\n\
                 Out: { Type: producer.AwsS3, Bucket: b, Streams: s }\n\
                 Failed: { Type: producer.Console, Streams: _TRACE_ }\n";
-    assert_has(text, &["s.errors", "to: Out-steps"], &["Out-steps.errors"]);
+    assert_has(text, &["s.errors", "to: Out-objects"], &["Out-objects.errors"]);
 }
 
 #[test]
