@@ -98,10 +98,8 @@ pub(super) fn sink(settings: &Settings, stream: Option<&str>, report: &mut Repor
     let url: Vec<(&str, &str)> = url.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let mut options = Made::new(settings.span);
     options.text("url", store_url::s3(&place.bucket, &place.folder, &url), place.span);
-    if !is_former(settings) {
-        // gollum replaced an object whose name has the same time.
-        options.text("existing", "rename", settings.span);
-    }
+    // As in gollum, an object of an earlier run is replaced, and no permission is needed to look for it.
+    options.text("existing", "replace", settings.span);
     options
 }
 

@@ -47,7 +47,7 @@ fn objects_of_aws_have_the_name_of_the_stream_and_the_time() {
             "delimiter: \"\"",
             "url: s3://logs/of/us/in/?region=eu-west-1&access_key_id=K&secret_access_key=s/c&session_token=t\
              &role_arn=arn:x&enable_virtual_host_style=true",
-            "existing: rename",
+            "existing: replace",
         ],
         &["skip_signature", "max_count"],
     );
