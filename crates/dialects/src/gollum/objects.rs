@@ -8,6 +8,7 @@ use std::net::Ipv4Addr;
 
 use thalweg_config::Span;
 
+use super::amazon::{credentials, endpoint};
 use super::draft::{Step, Transform};
 use super::gotime::{Purpose, strftime};
 use super::made::{self, Made};
@@ -80,13 +81,16 @@ pub(super) fn sink(settings: &Settings, stream: Option<&str>, report: &mut Repor
     }
     let default = if is_former(settings) { "eu-west-1" } else { "us-east-1" };
     let region = settings.text_or("Region", default);
-    let endpoint = settings.text("Endpoint").unwrap_or_default();
-    let endpoint = match endpoint.is_empty() || endpoint.contains("://") {
-        true => endpoint,
-        false => format!("https://{endpoint}"),
-    };
+    let endpoint = endpoint(settings).unwrap_or_default();
     let mut url = vec![("region", region), ("endpoint", endpoint.clone())];
-    url.extend(credentials(settings, report));
+    let credentials = credentials(settings, report);
+    let role = settings.text_or("Credential/AssumeRole", "");
+    // Without a type, the former producer looked for credentials in the usual places.
+    if credentials.kind == "none" && role.is_empty() && !is_former(settings) {
+        url.push(("skip_signature", "true".to_owned()));
+    }
+    url.extend(credentials.parts.into_iter().map(|(_, option, text)| (option, text)));
+    url.push(("role_arn", role));
     if is_former(settings)
         && let Some(class) = settings.text("StorageClass").filter(|class| class != "STANDARD")
     {
@@ -111,55 +115,6 @@ fn is_before_host(bucket: &str, endpoint: &str) -> bool {
     let host = host.split(['/', ':']).next().unwrap_or(host);
     let is_address = host.starts_with('[') || host.parse::<Ipv4Addr>().is_ok() || host == "localhost";
     bucket.bytes().all(is_name) && !is_address
-}
-
-/// Returns the options of a store that say who writes.
-fn credentials(settings: &Settings, report: &mut Report) -> Vec<(&'static str, String)> {
-    const STATIC: [(&str, &str); 3] = [
-        ("Credential/Id", "access_key_id"),
-        ("Credential/Secret", "secret_access_key"),
-        ("Credential/Token", "session_token"),
-    ];
-    let mut options = Vec::new();
-    let kind = settings.text_or("Credential/Type", "none").to_ascii_lowercase();
-    if kind != "static" {
-        let names = STATIC.map(|(name, _)| name);
-        settings.idle(&names, "without `Credential: { Type: static }`", report);
-    }
-    if kind != "shared" {
-        let names = ["Credential/File", "Credential/Profile"];
-        settings.idle(&names, "without `Credential: { Type: shared }`", report);
-    }
-    let role = settings.text_or("Credential/AssumeRole", "");
-    match kind.as_str() {
-        "static" => {
-            options.extend(STATIC.map(|(name, option)| (option, settings.text_or(name, ""))));
-        }
-        "shared" => {
-            options.push(("profile", settings.text_or("Credential/Profile", "")));
-            if let Some(file) = settings.text("Credential/File").filter(|file| !file.is_empty()) {
-                let message = format!(
-                    "The file of the keys is named by the environment: set `AWS_SHARED_CREDENTIALS_FILE={file}`. \
-                     By default it is `~/.aws/credentials`."
-                );
-                report.remark(settings.at("Credential/File"), message);
-            }
-        }
-        "environment" => {}
-        // Without a type, the former producer looked for credentials in the usual places.
-        "none" if !is_former(settings) && role.is_empty() => {
-            options.push(("skip_signature", "true".to_owned()));
-        }
-        "none" => {}
-        other => {
-            let message = format!("`{other}` is not a type of credentials.");
-            report
-                .mistake(settings.at("Credential/Type"), message)
-                .help("There are `environment`, `static`, `shared` and `none`.");
-        }
-    }
-    options.push(("role_arn", role));
-    options
 }
 
 /// Returns the transforms that make files of messages.

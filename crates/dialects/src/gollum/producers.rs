@@ -2,6 +2,7 @@
 
 use thalweg_config::{Node, Span};
 
+use super::amazon;
 use super::cluster::{cluster, librdkafka};
 use super::consumers::{address, framing};
 use super::draft::{Step, Transform};
@@ -19,8 +20,11 @@ pub(super) fn depends_on_stream(settings: &Settings) -> bool {
     match settings.kind.name {
         "producer.File" => settings.text_or("File", "").contains('*'),
         "producer.AwsS3" => settings.text_or("File", "*").contains('*'),
-        "producer.Kafka" | "native.KafkaProducer" | "producer.StatsdMetrics" => true,
-        "producer.ElasticSearch" | "producer.S3" | "deprecated.producer.S3" => true,
+        "producer.S3" | "deprecated.producer.S3" => true,
+        "producer.Kafka" | "native.KafkaProducer" => true,
+        "producer.StatsdMetrics" | "producer.ElasticSearch" => true,
+        "producer.AwsFirehose" | "producer.Firehose" => true,
+        "producer.AwsKinesis" | "producer.Kinesis" => true,
         _ => false,
     }
 }
@@ -93,6 +97,13 @@ pub(super) fn sink(settings: &Settings, stream: Option<&str>, version: Version, 
     }
     let mut writing = Writing { settings, report };
     let (kind, options) = match settings.kind.name {
+        "producer.AwsCloudwatchLogs" => ("aws_cloudwatch_logs", amazon::cloudwatch(settings, writing.report)),
+        "producer.AwsFirehose" | "producer.Firehose" => {
+            ("aws_kinesis_firehose", amazon::firehose(settings, stream, writing.report))
+        }
+        "producer.AwsKinesis" | "producer.Kinesis" => {
+            ("aws_kinesis_streams", amazon::kinesis(settings, stream, writing.report))
+        }
         "producer.Console" => ("stdout", writing.console()),
         "producer.File" => ("file", writing.file(stream)),
         "producer.HTTPRequest" => ("http", writing.http()),

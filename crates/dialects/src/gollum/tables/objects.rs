@@ -7,31 +7,6 @@ const AT_ONCE: &str = "messages are written to their object at once";
 
 const MADE_WHOLE: &str = "an object is sent when it is whole, from memory or a temporary file";
 
-/// The place of a store, and who writes to it.
-pub(super) const STORE: &[OptionRule] = &[
-    used("Region", Text, "`region` in the `url`"),
-    used(
-        "Endpoint",
-        Text,
-        "`endpoint` in the `url`; buckets are a part of its host, except with an address or `localhost`",
-    ),
-    used(
-        "Credential/Type",
-        Text,
-        "`static`: the keys in the `url`; `environment` and `shared`: the usual places; `none`: requests of `producer.AwsS3` are not signed",
-    ),
-    used("Credential/Id", Text, "`access_key_id` in the `url`"),
-    used("Credential/Secret", Text, "`secret_access_key` in the `url`"),
-    used("Credential/Token", Text, "`session_token` in the `url`"),
-    used(
-        "Credential/File",
-        Text,
-        "a remark: the environment variable `AWS_SHARED_CREDENTIALS_FILE` names the file",
-    ),
-    used("Credential/Profile", Text, "`profile` in the `url`"),
-    used("Credential/AssumeRole", Text, "`role_arn` in the `url`"),
-];
-
 /// The options of `producer.AwsS3`.
 pub(super) const AWS: &[OptionRule] = &[
     used("Bucket", Text, "the bucket of the `url`, and the folder after it"),

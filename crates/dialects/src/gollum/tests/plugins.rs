@@ -16,6 +16,7 @@ fn value(kind: &PluginKind, rule: &OptionRule) -> String {
         ("native.KafkaProducer", "SaslMechanism") => "PLAIN",
         (_, "Credential/Type") => "environment",
         (_, "PathFormatter" | "FieldFormatter") => "format.Identifier",
+        ("consumer.AwsKinesis" | "consumer.Kinesis", "DefaultOffset") => "oldest",
         (_, "Partitioner") => "binary_be",
         ("consumer.Syslogd", "Format") => "RFC3164",
         ("producer.Console", "Console") => "stderr",
@@ -73,6 +74,13 @@ fn needed(kind: &PluginKind, option: &str) -> Vec<(&'static str, &'static str)> 
     if kind.name == "producer.InfluxDB" && option == "Password" {
         needed.push(("User", "me"));
     }
+    match option {
+        "Credential/Id" | "Credential/Secret" | "Credential/Token" => {
+            needed.push(("Credential/Type", "static"));
+        }
+        "Credential/Profile" => needed.push(("Credential/Type", "shared")),
+        _ => {}
+    }
     if option.starts_with("Tls") {
         needed.push(("TlsEnable", "true"));
     }
@@ -87,10 +95,6 @@ fn needed(kind: &PluginKind, option: &str) -> Vec<(&'static str, &'static str)> 
     }
     if option.starts_with("FileMax") {
         needed.push(("LocalPath", "objects"));
-    }
-    if let Some(name) = option.strip_prefix("Credential/") {
-        let kind = if matches!(name, "File" | "Profile") { "shared" } else { "static" };
-        needed.push(("Credential/Type", kind));
     }
     if option.starts_with("Ack") && option != "Acknowledge" {
         needed.push(("Acknowledge", "OK"));

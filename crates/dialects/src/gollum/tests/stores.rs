@@ -129,10 +129,7 @@ fn the_former_producer_has_the_defaults_of_its_version() {
 fn what_is_wrong_with_objects_is_said() {
     for (settings, expected) in [
         ("Type: producer.AwsS3", "has no bucket"),
-        (
-            "Type: producer.AwsS3, Bucket: b, Credential: { Type: magic }",
-            "`magic` is not a type of credentials",
-        ),
+        ("Type: producer.AwsS3, Bucket: b, Credential: { Type: magic }", "`magic` is no kind of credentials"),
         (
             "Type: producer.AwsS3, Bucket: b, Rotation: { Timestamp: 2006/01 }",
             "cannot be a part of an object",
