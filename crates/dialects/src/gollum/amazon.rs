@@ -5,7 +5,7 @@ use super::producers::{field_of, mapped};
 use super::report::Report;
 use super::settings::Settings;
 
-/// Who connects to a service.
+/// The credentials for a service.
 pub(super) struct Credentials {
     /// The kind: `environment`, `static`, `shared` or `none`.
     pub(super) kind: String,
@@ -13,7 +13,7 @@ pub(super) struct Credentials {
     pub(super) parts: Vec<(&'static str, &'static str, String)>,
 }
 
-/// Returns who connects to a service. Settings of other kinds of credentials are remarked.
+/// Returns the credentials for a service. Settings of other kinds of credentials are remarked.
 pub(super) fn credentials(settings: &Settings, report: &mut Report) -> Credentials {
     let kind = settings.text_or("Credential/Type", "none").to_ascii_lowercase();
     let parts: &[(&'static str, &'static str)] = match kind.as_str() {
