@@ -31,6 +31,8 @@ mod errors;
 mod examples;
 mod files;
 mod gollum;
+#[cfg(all(feature = "redis", feature = "stores"))]
+mod gollum_stores;
 #[cfg(all(feature = "images", feature = "stores"))]
 mod hostile;
 #[cfg(feature = "kafka")]
