@@ -14,7 +14,8 @@ install := crates/testbed/install.sh
 python := $(abspath $(target))/python
 export PYO3_PYTHON := $(python)/bin/python
 
-.PHONY: help demo build distribution dist deb test-slim soak fuzz tools check generate generated pictures docs test wheel wheel-manylinux python miri lint fmt peers bench seeds clean
+.PHONY: help demo build distribution dist deb test-slim soak fuzz tools check generate generated pictures docs test wheel wheel-manylinux python dashboard dashboard-test dashboard-pictures miri lint fmt peers bench seeds clean
+.PHONY: test-rust test-site test-pictures test-tools test-loom
 
 help:
 	@echo "make demo    run the examples on real input, and show the results"
@@ -41,6 +42,9 @@ help:
 	@echo "make check   format, lint and unit-test the crates that changed; with CRATE=thalweg-transforms TEST=upper"
 	@echo "             only that crate, and only the tests whose names contain 'upper'"
 	@echo "make generate  write the reference pages, the schema and the Python functions from the code"
+	@echo "make dashboard  build the dashboard into the program's sources (needs Node with npm, the network once)"
+	@echo "make dashboard-test  test the dashboard of the built program in Chromium (CHROMIUM names another browser);"
+	@echo "             'make dashboard-pictures' takes the pictures of its page again"
 	@echo "make pictures  take the pictures of the terminal for the README again"
 	@echo "make docs    build the site of the documentation in target/docs (compiles mdBook the first time, three minutes)"
 	@echo "make fmt     format the code, and wrap comments and Markdown"
@@ -98,21 +102,39 @@ tools:
 	@$(install) versitygw azurite wsgidav etcd kafka nats-server mosquitto rabbitmq-server redis-server postgres
 
 # The tools are installed while the lints and the build run, because the installation mostly waits for the network. Its
-# output is printed after the compiler's, and a failure of either fails the test.
+# output is printed after the compiler's. All kinds of tests run, also after a failure, and any failure fails this target:
+# a second run to see the next failure would take an hour.
 test: generated
 	@mkdir -p "$$THALWEG_TOOLS"; \
 	$(install) versitygw azurite wsgidav etcd kafka nats-server redis-server mosquitto rabbitmq-server postgres >"$$THALWEG_TOOLS/log" 2>&1 & tools=$$!; \
-	$(submake) --no-print-directory lint && $(CARGO) test --release --locked --workspace --no-run; built=$$?; \
+	$(submake) --no-print-directory lint; linted=$$?; \
+	$(CARGO) test --release --locked --workspace --no-run; built=$$?; \
 	wait $$tools; installed=$$?; cat "$$THALWEG_TOOLS/log"; \
-	[ $$built -eq 0 ] && [ $$installed -eq 0 ]
-	@# Most tests wait for something.
+	[ $$built -eq 0 ] && [ $$installed -eq 0 ] || exit 1; \
+	$(submake) --no-print-directory --keep-going $(kinds); tested=$$?; \
+	[ $$linted -eq 0 ] || echo "the lints failed: see above"; \
+	[ $$linted -eq 0 ] && [ $$tested -eq 0 ]
+
+# The kinds of tests, in order. They need the programs, the servers and the interpreter that `test` prepares.
+kinds := test-rust python test-site test-pictures test-tools test-loom
+
+# Most tests wait for something.
+test-rust:
 	RUST_TEST_THREADS=3 $(CARGO) test --release --locked --workspace --no-fail-fast
-	@$(submake) --no-print-directory python
+
+test-site: $(python)/installed
 	$(python)/bin/python tools/pages.py $(target)/release/thalweg
+
+test-pictures: $(python)/installed
 	$(python)/bin/python tools/pictures.py $(target)/release/thalweg --check
+
+test-tools: $(python)/installed
 	$(python)/bin/python tools/test.py
-	$(CARGO) test --release --locked -p thalweg-record --features loom --lib loom
-	$(CARGO) test --release --locked -p thalweg-runtime --features loom --lib loom
+
+# In one build, because its dependencies have fewer features than those of all other tests, and so are compiled for it.
+test-loom:
+	$(CARGO) test --release --locked -p thalweg-record -p thalweg-runtime --features thalweg-record/loom,thalweg-runtime/loom \
+		--lib --no-fail-fast loom
 
 check:
 	@CRATE="$(CRATE)" TEST="$(TEST)" tools/check.sh
@@ -123,12 +145,28 @@ generate: $(python)/installed
 # Fails within seconds if a generated file is stale, because nothing is compiled.
 generated:
 	@python3 tools/generate.py --check
+	@python3 tools/dashboard.py --check
 	@python3 tools/seeds.py --check
 	@python3 tools/pages.py --links
 
 # The pictures of the terminal in the README.
 pictures: build $(python)/installed
 	$(python)/bin/python tools/pictures.py $(target)/release/thalweg
+
+# The dashboard. Its built files are part of the sources, so nothing else needs Node for it.
+dashboard/node_modules/installed: dashboard/package.json dashboard/package-lock.json
+	cd dashboard && npm ci
+	@touch $@
+
+dashboard: dashboard/node_modules/installed
+	cd dashboard && DASHBOARD_OUT=$(abspath $(target))/dashboard npm run build
+	@python3 tools/dashboard.py pack $(target)/dashboard
+
+dashboard-test: build dashboard/node_modules/installed
+	cd dashboard && THALWEG=$(abspath $(target))/release/thalweg npm test
+
+dashboard-pictures: build dashboard/node_modules/installed
+	cd dashboard && THALWEG=$(abspath $(target))/release/thalweg npm run pictures
 
 # The site. Its first page is target/docs/index.html.
 mdbook := $(target)/mdbook/bin/mdbook

@@ -19,6 +19,8 @@ import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+# What `make dashboard` writes: the packages whose code is in the script of the dashboard.
+DASHBOARD = ROOT / "crates/frontend/src/api/dashboard/built/licences.json"
 # The names of files with a licence or what belongs to it.
 TEXT = re.compile(r"(?i)(un)?(licen[cs]e|copying|copyright|notice|patents)([-_.](?!.*\.(rs|c|h|py)$).*)?")
 
@@ -79,9 +81,11 @@ def check():
         for package in outside
         if not package["license"] or not allowed(package["license"], allow)
     ]
+    scripts = json.loads(DASHBOARD.read_text())
+    refused += [f"{package['name']} {package['version']}: {package['license']}" for package in scripts if not allowed(package["license"], allow)]
     if refused:
         sys.exit("licences that deny.toml does not allow:\n  " + "\n  ".join(refused))
-    print(f"licences: {len(outside)} dependencies, all allowed by deny.toml")
+    print(f"licences: {len(outside) + len(scripts)} dependencies, all allowed by deny.toml")
 
 
 def texts():
@@ -95,6 +99,10 @@ def texts():
         listed.append(f"{name}: {package['license']}\n    {package['repository'] or package['homepage'] or ''}\n")
         for text in texts_of(Path(package["manifest_path"]).parent):
             owners.setdefault(text, []).append(name)
+    for package in json.loads(DASHBOARD.read_text()):
+        name = f"{package['name']} {package['version']}"
+        listed.append(f"{name}: {package['license']}\n    {package['repository']}\n")
+        owners.setdefault(package["text"], []).append(name)
     parts = ["Libraries that the program contains, their licences, and the texts of these.\n\n", *listed]
     for text, names in owners.items():
         parts.append(f"\n{'=' * 80}\n" + textwrap.fill(", ".join(names), 80) + f"\n{'-' * 80}\n\n{text}\n")

@@ -51,6 +51,8 @@ fn main() -> ExitCode {
     if let Err(error) = thalweg_job::signals::install() {
         return ExitCode::from(thalweg_frontend::report(Err(error.into()), false));
     }
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    thalweg_job::release_code();
     #[cfg(unix)]
     thalweg_job::raise_descriptor_limit();
     ExitCode::from(match commands::CommandLine::try_parse() {

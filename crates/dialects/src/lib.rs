@@ -26,6 +26,7 @@ mod native;
 #[cfg(test)]
 mod page;
 mod report;
+mod store_url;
 
 use thalweg_config::{Comments, Diagnostics, Document};
 

@@ -41,6 +41,8 @@ mod run;
 
 use thalweg_engine::Registry;
 
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub use code::release as release_code;
 pub use configuration::Configuration;
 #[cfg(unix)]
 pub use descriptors::raise_descriptor_limit;

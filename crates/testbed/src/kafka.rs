@@ -248,6 +248,10 @@ fn format(classes: &Path, data: &Path) -> io::Result<()> {
     command.status().map(drop)
 }
 
+/// Returns the settings of the broker.
+///
+/// A member that was killed keeps its name and its partitions until its session ends, so sessions are short.
+/// Indexes are small: the broker maps those of each new topic into memory, by default 20 MiB of zeros.
 fn settings(
     address: SocketAddr,
     ports: &Ports,
@@ -305,9 +309,10 @@ fn settings(
          group.min.session.timeout.ms=1000\n\
          group.consumer.min.session.timeout.ms=1000\n\
          group.consumer.min.heartbeat.interval.ms=200\n\
-         group.consumer.session.timeout.ms=3000\n\
-         group.consumer.heartbeat.interval.ms=500\n\
+         group.consumer.session.timeout.ms=2000\n\
+         group.consumer.heartbeat.interval.ms=400\n\
          message.max.bytes=1048588\n\
+         log.index.size.max.bytes=65536\n\
          {extra}",
         logs.display()
     )

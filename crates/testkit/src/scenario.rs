@@ -24,7 +24,7 @@ use crate::servers::Server;
 const RESTARTS: usize = 6;
 /// The memory that a process may have beside its budget: the program itself, stacks, and what the allocator
 /// keeps.
-const BESIDE_BUDGET: u64 = 52 << 20;
+const BESIDE_BUDGET: u64 = 48 << 20;
 /// How long all records may take to arrive before a source that does not end is stopped. The next run reads
 /// the rest.
 const ARRIVAL: Duration = Duration::from_secs(4);

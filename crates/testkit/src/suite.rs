@@ -138,8 +138,14 @@ impl<'a> Report<'a> {
     }
 }
 
-/// The steps of cases that run at the same time. They mostly wait.
-const PARALLEL: usize = 4;
+/// The steps that run at the same time of cases that keep the processor busy.
+const BUSY: usize = 4;
+/// The steps that run at the same time of cases that mostly wait.
+const WAITING: usize = 6;
+
+/// The components whose cases mostly wait: for a broker or a database, such as for the end of a killed
+/// member's session, or for a checkpoint after each message.
+const WAIT: &[&str] = &["amqp", "kafka", "mqtt", "nats", "postgres", "proxy", "redis"];
 
 /// A pair that is tested in several steps.
 struct Case {
@@ -156,6 +162,12 @@ impl Case {
         case_name(&self.feed, &self.outlet)
     }
 
+    /// True if its runs mostly wait. Where messages come once, they wait for a client that may pause.
+    fn waits(&self) -> bool {
+        let components = [self.feed.component, self.outlet.component];
+        components.iter().any(|name| WAIT.contains(name)) || self.feed.nature == Nature::Once
+    }
+
     /// Notes that a step is done, and prints the time of all steps after the last one.
     fn took(&self, time: Duration) {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
@@ -163,6 +175,21 @@ impl Case {
         if left.0 == 0 {
             println!("{}: {:.1} s", self.name(), left.1.as_secs_f64());
         }
+    }
+}
+
+/// The steps of some cases, in order. The steps of a case that waits much are divided between all threads of
+/// the queue, so that none waits for it at the end.
+struct Queue {
+    cases: Vec<Case>,
+    next: AtomicUsize,
+}
+
+impl Queue {
+    /// Returns the next step and its case.
+    fn take<'q, S>(&'q self, steps: &'q [S]) -> Option<(&'q Case, &'q S)> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        Some((self.cases.get(number / steps.len())?, steps.get(number % steps.len())?))
     }
 }
 
@@ -183,8 +210,9 @@ impl Notes<'_, '_> {
 }
 
 /// Tests pairs in steps, several at the same time: all, or those whose names contain the value of `CASE`, to
-/// repeat a failure. A case that waits much is divided between all threads, so that none waits for it at the
-/// end.
+/// repeat a failure.
+///
+/// Cases that mostly wait have threads of their own: meanwhile others keep the processor busy.
 fn each<S: Sync>(
     mut pairs: Pairs,
     steps: &[S],
@@ -211,16 +239,17 @@ fn each<S: Sync>(
     let left = || Mutex::new((steps.len(), Duration::ZERO));
     let cases =
         pairs.into_iter().map(|(feed, outlet)| Case { feed, outlet, works: OnceLock::new(), left: left() });
-    let cases: Vec<Case> = cases.collect();
-    let all: Vec<(&Case, &S)> =
-        cases.iter().flat_map(|case| steps.iter().map(move |step| (case, step))).collect();
-    let (next, report) = (AtomicUsize::new(0), Mutex::new(report));
+    let (waiting, others): (Vec<Case>, Vec<Case>) = cases.partition(Case::waits);
+    let queue = |cases| Queue { cases, next: AtomicUsize::new(0) };
+    let queues = [(queue(waiting), WAITING), (queue(others), BUSY)];
+    let report = Mutex::new(report);
+    let (test, report) = (&test, &report);
     std::thread::scope(|scope| {
-        for _ in 0..PARALLEL {
-            scope.spawn(|| {
-                while let Some((case, step)) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+        for queue in queues.iter().flat_map(|(queue, threads)| std::iter::repeat_n(queue, *threads)) {
+            scope.spawn(move || {
+                while let Some((case, step)) = queue.take(steps) {
                     let begun = Instant::now();
-                    test(case, step, &Notes { case: case.name(), report: &report });
+                    test(case, step, &Notes { case: case.name(), report });
                     case.took(begun.elapsed());
                 }
             });

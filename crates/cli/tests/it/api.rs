@@ -18,7 +18,7 @@ use crate::common::House;
 const LINES: usize = 997;
 
 /// A source of numbered lines, and another one whose messages are rejected by turns.
-fn configuration() -> String {
+pub fn configuration() -> String {
     let lines: Vec<String> = (0..LINES).map(|line| format!("'{line}'")).collect();
     format!(
         "\
@@ -37,10 +37,10 @@ sinks:
 }
 
 /// A run that listens, and is killed if its test fails.
-struct Running {
+pub struct Running {
     child: Child,
     log: BufReader<ChildStderr>,
-    address: String,
+    pub address: String,
     socket: PathBuf,
 }
 
@@ -52,7 +52,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    fn start(house: &House, options: &[&str]) -> Self {
+    pub fn start(house: &House, options: &[&str]) -> Self {
         Self::at(house, "127.0.0.1:0", "state", options)
     }
 
@@ -84,7 +84,7 @@ impl Running {
         }
     }
 
-    fn connect(&self) -> TcpStream {
+    pub fn connect(&self) -> TcpStream {
         TcpStream::connect(&self.address).unwrap()
     }
 

@@ -423,11 +423,23 @@ fn consumers_and_producers_become_sources_and_sinks_that_are_right() {
             "StatsdMetrics, Server: 'localhost:1', Prefix: p., StreamMapping: { s: m }, UseMessage: true, UseGauge: true",
         ),
         (&["websocket"], "Websocket, Address: ':8081', Path: /x, ReadTimeoutSec: 2, IgnoreOrigin: true"),
+        (&["redis"], "Redis, Address: 'localhost:1', Key: k, Storage: list, Database: 2, Password: p"),
+        (
+            &["objects", "pack"],
+            "AwsS3, Bucket: b/c, File: '*.log', Credential: { Type: static, Id: i, Secret: s }, Rotation: { SizeMB: 5 }",
+        ),
+        (&["objects", "pack"], "S3, StreamMapping: { s: b/c }, Compress: true, LocalPath: there"),
     ];
     for (needs, producer) in producers {
         if !lacks(needs) {
             checked(&format!("In: {{ Type: consumer.Console, Streams: s }}\nOut: {{ Type: producer.{producer}, Streams: s, ChannelTimeoutMs: 0 }}\n").replace(", ChannelTimeoutMs: 0", if ["Aws", "File", "ElasticSearch", "InfluxDB"].iter().any(|batched| producer.starts_with(batched)) { "" } else { ", ChannelTimeoutMs: 0" }));
         }
+    }
+    if !lacks(&["kafka", "journald"]) {
+        checked(
+            "In: { Type: native.SystemdConsumer, Streams: s, SystemdUnit: sshd.service, OffsetFile: offset }\n\
+             Out: { Type: native.KafkaProducer, Streams: s, SecurityProtocol: sasl_ssl, SaslMechanism: PLAIN, SaslUsername: u, SaslPassword: p }\n",
+        );
     }
     if !lacks(&["spool", "internal_logs", "route_by"]) {
         checked(

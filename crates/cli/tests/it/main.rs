@@ -24,12 +24,15 @@ mod copy_going_on;
 mod copy_stores;
 #[cfg(feature = "stores")]
 mod copy_streams;
+mod dashboard;
 mod delivery;
 mod dry_run;
 mod errors;
 mod examples;
 mod files;
 mod gollum;
+#[cfg(all(feature = "redis", feature = "stores"))]
+mod gollum_stores;
 #[cfg(all(feature = "images", feature = "stores"))]
 mod hostile;
 #[cfg(feature = "kafka")]

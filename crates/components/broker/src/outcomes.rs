@@ -28,12 +28,12 @@ pub struct Outcomes<W> {
     payload: Option<BinaryViewArray>,
     rows: Vec<Row<W>>,
     /// Covers the memory of the rows, and what the sink copies of the messages.
-    memory: Option<Lease>,
+    _memory: Option<Lease>,
 }
 
 impl<W> Default for Outcomes<W> {
     fn default() -> Self {
-        Self { payload: None, rows: Vec::new(), memory: None }
+        Self { payload: None, rows: Vec::new(), _memory: None }
     }
 }
 
@@ -61,7 +61,7 @@ impl<W> Outcomes<W> {
     pub fn begin(&mut self, batch: &Batch, memory: Lease) {
         let payload = batch.payload();
         let rows = std::iter::repeat_with(|| Row::Unsent).take(payload.len()).collect();
-        *self = Self { payload: Some(payload.clone()), rows, memory: Some(memory) };
+        *self = Self { payload: Some(payload.clone()), rows, _memory: Some(memory) };
     }
 
     /// The number of messages that were confirmed or refused.

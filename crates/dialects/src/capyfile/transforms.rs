@@ -11,6 +11,7 @@ use super::operation::{Cleanup, Operation, Target};
 use super::tables;
 use super::values::{Got, Values};
 use crate::made::{self, Made};
+use crate::store_url;
 
 /// A finished transform.
 pub(super) struct Transform {
@@ -330,35 +331,24 @@ fn upload(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Made
         true => endpoint,
         false => format!("https://{endpoint}"),
     };
-    let mut url = format!("s3://{bucket}/?region={}&endpoint={}", escaped(&region), escaped(&endpoint));
-    url += &format!("&access_key_id={}&secret_access_key={}", escaped(&key), escaped(&secret));
-    if let Some(token) = token.filter(|token| !token.is_empty()) {
-        url += &format!("&session_token={}", escaped(&token));
-    }
-    // A store may repeat them in the text of an error.
-    thalweg_redact::keep_address(&url);
+    // A store may repeat it in the text of an error.
     thalweg_redact::keep_address(&endpoint);
-    if before_host {
-        url += "&enable_virtual_host_style=true";
-    }
+    let url = store_url::s3(
+        &bucket,
+        "",
+        &[
+            ("region", &region),
+            ("endpoint", &endpoint),
+            ("access_key_id", &key),
+            ("secret_access_key", &secret),
+            ("session_token", &token.unwrap_or_default()),
+            ("enable_virtual_host_style", if before_host { "true" } else { "" }),
+        ],
+    );
     options.text("url", url, operation.span).text("name", "{id}{mime_suffix}", operation.span);
     // A client waits for the answer, and operations for files with errors for the file.
     options.text("on_failure", "reject", operation.span);
     Some("upload")
-}
-
-/// Escapes a value for the query of a URL.
-fn escaped(value: &str) -> String {
-    let mut escaped = String::with_capacity(value.len());
-    for byte in value.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' | b':' => {
-                escaped.push(char::from(byte));
-            }
-            _ => escaped += &format!("%{byte:02X}"),
-        }
-    }
-    escaped
 }
 
 fn remove(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Made) -> Option<&'static str> {

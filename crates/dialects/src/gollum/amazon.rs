@@ -1,35 +1,29 @@
 //! Turns the consumer and the producers of Amazon's services into sources and sinks.
 
 use super::made::{self, Made};
-use super::producers::field_of;
+use super::producers::{field_of, mapped};
 use super::report::Report;
 use super::settings::Settings;
 
-/// Returns the options of the sink of a producer, with what all of them have. Credentials are written where
-/// gollum has them.
-fn service(settings: &Settings, report: &mut Report) -> Made {
-    let mut options = Made::new(settings.span);
-    options.text("region", settings.text_or("Region", "us-east-1"), settings.at("Region"));
-    if let Some(endpoint) = settings.text("Endpoint").filter(|endpoint| !endpoint.is_empty()) {
-        // Go's library takes an address without a scheme for one of HTTPS.
-        let url = if endpoint.contains("://") { endpoint } else { format!("https://{endpoint}") };
-        options.text("url", url, settings.at("Endpoint"));
-    }
-    let mut auth = Made::new(settings.at("Credential/Type"));
+/// The credentials for a service.
+pub(super) struct Credentials {
+    /// The kind: `environment`, `static`, `shared` or `none`.
+    pub(super) kind: String,
+    /// The settings in use, with the names of their options and their values.
+    pub(super) parts: Vec<(&'static str, &'static str, String)>,
+}
+
+/// Returns the credentials for a service. Settings of other kinds of credentials are remarked.
+pub(super) fn credentials(settings: &Settings, report: &mut Report) -> Credentials {
     let kind = settings.text_or("Credential/Type", "none").to_ascii_lowercase();
-    let parts: &[(&'static str, &str)] = match kind.as_str() {
+    let parts: &[(&'static str, &'static str)] = match kind.as_str() {
         "static" => &[
             ("Credential/Id", "access_key_id"),
             ("Credential/Secret", "secret_access_key"),
             ("Credential/Token", "session_token"),
         ],
         "shared" => &[("Credential/Profile", "profile")],
-        "environment" => &[],
-        "none" => {
-            let message = "Requests are always signed. Credentials are looked for as Amazon's own tools do.";
-            report.remark(settings.at("Credential/Type"), message.to_owned());
-            &[]
-        }
+        "environment" | "none" => &[],
         other => {
             let known = ["environment", "static", "shared", "none"];
             let message = format!("`{other}` is no kind of credentials.");
@@ -39,13 +33,40 @@ fn service(settings: &Settings, report: &mut Report) -> Made {
     };
     let all: [&'static str; 4] =
         ["Credential/Id", "Credential/Secret", "Credential/Token", "Credential/Profile"];
-    for (name, option) in parts {
-        if let Some(text) = settings.text(name).filter(|text| !text.is_empty()) {
-            auth.text(option, text, settings.at(name));
-        }
-    }
     for name in all.into_iter().filter(|name| parts.iter().all(|(part, _)| part != name)) {
         settings.idle(&[name], &format!("with `Type: {kind}`"), report);
+    }
+    let given = |(name, option): &(&'static str, &'static str)| {
+        let text = settings.text(name).filter(|text| !text.is_empty())?;
+        Some((*name, *option, text))
+    };
+    let parts = parts.iter().filter_map(given).collect();
+    Credentials { kind, parts }
+}
+
+/// Returns the address of a service, if the file has one.
+pub(super) fn endpoint(settings: &Settings) -> Option<String> {
+    let endpoint = settings.text("Endpoint").filter(|endpoint| !endpoint.is_empty())?;
+    // Go's library takes an address without a scheme for one of HTTPS.
+    Some(if endpoint.contains("://") { endpoint } else { format!("https://{endpoint}") })
+}
+
+/// Returns the options of the sink of a producer, with what all of them have. Credentials are written where
+/// gollum has them.
+fn service(settings: &Settings, report: &mut Report) -> Made {
+    let mut options = Made::new(settings.span);
+    options.text("region", settings.text_or("Region", "us-east-1"), settings.at("Region"));
+    if let Some(url) = endpoint(settings) {
+        options.text("url", url, settings.at("Endpoint"));
+    }
+    let mut auth = Made::new(settings.at("Credential/Type"));
+    let credentials = credentials(settings, report);
+    if credentials.kind == "none" {
+        let message = "Requests are always signed. Credentials are looked for as Amazon's own tools do.";
+        report.remark(settings.at("Credential/Type"), message.to_owned());
+    }
+    for (name, option, text) in credentials.parts {
+        auth.text(option, text, settings.at(name));
     }
     if let Some(role) = settings.text("Credential/AssumeRole").filter(|role| !role.is_empty()) {
         auth.text("role", role, settings.at("Credential/AssumeRole"));
@@ -58,21 +79,15 @@ fn service(settings: &Settings, report: &mut Report) -> Made {
 
 /// Adds the name that a stream has in Amazon's service.
 fn stream(settings: &Settings, stream: Option<&str>, report: &mut Report, options: &mut Made) {
-    let mapping = settings.map("StreamMapping");
     let stream = stream.unwrap_or("");
-    let find = |wanted: &str| mapping.iter().find(|(name, _, _)| name == wanted);
-    match find(stream).or_else(|| find("*")) {
-        Some((_, name, span)) => options.text("stream", name, *span),
-        None => {
-            if field_of(stream).is_some() {
-                let message = "A router chooses the stream of a message, and with it that of the service.";
-                report
-                    .mistake(settings.at("StreamMapping"), message.to_owned())
-                    .help("Write a producer for each of the streams.");
-            }
-            options.text("stream", stream, settings.span)
-        }
-    };
+    let (name, span) = mapped(settings, "StreamMapping", stream, None);
+    if field_of(stream).is_some() && name == stream {
+        let message = "A router chooses the stream of a message, and with it that of the service.";
+        report
+            .mistake(settings.at("StreamMapping"), message.to_owned())
+            .help("Write a producer for each of the streams.");
+    }
+    options.text("stream", name, span);
 }
 
 /// Returns the options of the sink of `producer.AwsKinesis` for messages of a stream.

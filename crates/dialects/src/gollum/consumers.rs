@@ -7,6 +7,7 @@ use super::cluster::cluster;
 use super::draft::Step;
 use super::draft::Transform;
 use super::gotime::{Purpose, strftime};
+use super::journal;
 use super::made::{self, Made};
 use super::report::Report;
 use super::settings::Settings;
@@ -22,6 +23,9 @@ pub(super) struct Source {
 }
 
 pub(super) fn source(settings: &Settings, report: &mut Report) -> Source {
+    if settings.kind.name == "native.SystemdConsumer" {
+        return journal::source(settings, report);
+    }
     let mut reading = Reading { settings, report, steps: Vec::new(), notes: Vec::new(), state: None };
     let (kind, options) = match settings.kind.name {
         "consumer.AwsKinesis" | "consumer.Kinesis" => ("aws_kinesis_streams", reading.kinesis()),
@@ -36,6 +40,14 @@ pub(super) fn source(settings: &Settings, report: &mut Report) -> Source {
     };
     let node = made::component(kind, settings.span, options.done());
     Source { node, steps: reading.steps, notes: reading.notes, state: reading.state }
+}
+
+/// Returns the folder for positions beside the file in which gollum kept them.
+pub(super) fn beside_offset_file(settings: &Settings, report: &mut Report) -> Option<(String, Span)> {
+    let file = settings.text("OffsetFile").filter(|file| !file.is_empty())?;
+    let at = settings.at("OffsetFile");
+    report.remark(at, "Positions are kept in a folder. Those in gollum's file are not read.");
+    Some((format!("{file}.d"), at))
 }
 
 struct Reading<'a> {
@@ -134,10 +146,8 @@ impl Reading<'_> {
             .text("OffsetFilePath")
             .filter(|folder| !folder.is_empty())
             .map(|folder| (folder, settings.at("OffsetFilePath")));
-        if let Some(file) = settings.text("OffsetFile").filter(|file| !file.is_empty()) {
-            let message = "Positions are kept in a folder. Those in gollum's file are not read.";
-            self.report.remark(settings.at("OffsetFile"), message);
-            self.state.get_or_insert((format!("{file}.d"), settings.at("OffsetFile")));
+        if let Some(state) = beside_offset_file(settings, self.report) {
+            self.state.get_or_insert(state);
         }
         if settings.flag("SetMetadata") == Some(true) {
             let mut fields = self.made();
@@ -209,11 +219,7 @@ impl Reading<'_> {
     fn kinesis(&mut self) -> Made {
         let settings = self.settings;
         let options = amazon::source(settings, self.report);
-        if let Some(file) = settings.text("OffsetFile").filter(|file| !file.is_empty()) {
-            let message = "Positions are kept in a folder. Those in gollum's file are not read.";
-            self.report.remark(settings.at("OffsetFile"), message);
-            self.state = Some((format!("{file}.d"), settings.at("OffsetFile")));
-        }
+        self.state = beside_offset_file(settings, self.report);
         let delimiter = settings.text("RecordMessageDelimiter").filter(|delimiter| !delimiter.is_empty());
         if let Some(delimiter) = delimiter {
             let mut split = self.made();

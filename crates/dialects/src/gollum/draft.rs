@@ -90,6 +90,11 @@ impl Step {
         }
     }
 
+    /// True if messages leave as files.
+    pub(super) fn makes_files(&self) -> bool {
+        matches!(self, Self::Transform(transform) if transform.kind == "pack")
+    }
+
     /// True if both steps do the same, regardless of their positions in the file.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
@@ -222,7 +227,8 @@ impl Draft {
     }
 
     /// Feeds the branch for messages that could not be processed by the `errors` of all branches that do not
-    /// follow it. Until then it has a feed that is none, so that it is merged with no other.
+    /// follow it, and that make no files, which are not messages. Until then it has a feed that is none, so
+    /// that it is merged with no other.
     pub(super) fn feed_traces(&mut self) {
         let Some(traces) = self.traces else { return };
         let mut after = vec![traces];
@@ -236,7 +242,9 @@ impl Draft {
             });
             after.extend(next.filter(|next| !after.contains(next)).collect::<Vec<_>>());
         }
-        let living = (0..self.branches.len()).filter(|&branch| self.branches[branch].is_some());
+        let is_of_messages = |branch: &Branch| !branch.steps.iter().any(Step::makes_files);
+        let living = (0..self.branches.len())
+            .filter(|&branch| self.branches[branch].as_ref().is_some_and(is_of_messages));
         let feeds = living.filter(|branch| !after.contains(branch));
         let feeds = feeds.map(|branch| Feed::Output(branch, "errors".to_owned())).collect();
         if let Some(traces) = self.at(traces) {

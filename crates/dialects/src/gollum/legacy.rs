@@ -139,7 +139,7 @@ impl Reader<'_> {
         let list = self.list(kind, &rest);
         let mut entries = Vec::new();
         for (option, node) in rest {
-            if !belongs_to_list(&option.name) {
+            if !belongs_to_list(&option.name) || kind.all().any(|rule| rule.name == option.name) {
                 self.option(kind, option, node, &mut entries);
             }
         }

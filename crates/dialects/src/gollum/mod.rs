@@ -22,8 +22,10 @@ mod filters;
 mod formatters;
 mod gotemplate;
 mod gotime;
+mod journal;
 mod legacy;
 mod modulators;
+mod objects;
 mod plugins;
 mod producers;
 mod settings;
@@ -89,7 +91,7 @@ impl Dialect for Gollum {
 pub fn is_gollum(document: &Document) -> bool {
     let root = document.root();
     let is_type = |name: &str| {
-        let kinds = ["consumer.", "producer.", "router.", "stream."];
+        let kinds = ["consumer.", "producer.", "router.", "stream.", "native.", "deprecated."];
         kinds.iter().any(|kind| name.to_ascii_lowercase().starts_with(kind))
     };
     match root.as_sequence() {

@@ -3,20 +3,26 @@
 use thalweg_config::{Node, Span};
 
 use super::amazon;
-use super::cluster::cluster;
+use super::cluster::{cluster, librdkafka};
 use super::consumers::{address, framing};
+use super::draft::{Step, Transform};
 use super::gotime::{Purpose, strftime};
 use super::made::{self, Made};
 use super::modulators::column;
+use super::objects;
 use super::report::Report;
 use super::settings::Settings;
 use super::stores;
+use super::version::Version;
 
 /// True if a producer's work depends on the stream of a message, apart from its modulators.
 pub(super) fn depends_on_stream(settings: &Settings) -> bool {
     match settings.kind.name {
         "producer.File" => settings.text_or("File", "").contains('*'),
-        "producer.Kafka" | "producer.StatsdMetrics" | "producer.ElasticSearch" => true,
+        "producer.AwsS3" => settings.text_or("File", "*").contains('*'),
+        "producer.S3" | "deprecated.producer.S3" => true,
+        "producer.Kafka" | "native.KafkaProducer" => true,
+        "producer.StatsdMetrics" | "producer.ElasticSearch" => true,
         "producer.AwsFirehose" | "producer.Firehose" => true,
         "producer.AwsKinesis" | "producer.Kinesis" => true,
         _ => false,
@@ -34,8 +40,58 @@ pub(super) fn has_queue(settings: &Settings) -> bool {
     settings.kind.all().any(|rule| rule.name == "ChannelTimeoutMs")
 }
 
+/// The transforms of a producer that are none of its modulators.
+#[derive(Debug, Default)]
+pub(super) struct OwnSteps {
+    /// Those before its modulators.
+    pub(super) before: Vec<Step>,
+    /// Those after its modulators.
+    pub(super) after: Vec<Step>,
+}
+
+/// Returns the transforms that a producer needs for messages of a stream.
+pub(super) fn own_steps(
+    settings: &Settings,
+    stream: &str,
+    version: Version,
+    report: &mut Report,
+) -> OwnSteps {
+    let mut steps = OwnSteps::default();
+    match settings.kind.name {
+        "producer.AwsS3" | "producer.S3" | "deprecated.producer.S3" => {
+            steps.after = objects::packing(settings, stream, report);
+        }
+        "native.KafkaProducer" => {
+            let condition = made::text("payload <> ''", settings.span);
+            steps.after.push(Step::Transform(Transform::new("filter", condition, settings.span)));
+        }
+        "producer.Redis" => {
+            let is_after = settings.flag("FieldAfterFormat") == Some(true);
+            let place = if is_after { &mut steps.after } else { &mut steps.before };
+            place.extend(stores::identifier(settings, version, report));
+        }
+        _ => {}
+    }
+    steps
+}
+
+/// Returns the name that a mapping has for a stream. Without one, it is `otherwise`, or the stream's.
+pub(super) fn mapped(
+    settings: &Settings,
+    mapping: &str,
+    stream: &str,
+    otherwise: Option<&str>,
+) -> (String, Span) {
+    let mapping = settings.map(mapping);
+    let find = |wanted: &str| mapping.iter().find(|(name, _, _)| name == wanted);
+    match find(stream).or_else(|| find("*")) {
+        Some((_, name, span)) => (name.clone(), *span),
+        None => (otherwise.unwrap_or(stream).to_owned(), settings.span),
+    }
+}
+
 /// Returns the sink of a producer for messages of a stream.
-pub(super) fn sink(settings: &Settings, stream: Option<&str>, report: &mut Report) -> Node {
+pub(super) fn sink(settings: &Settings, stream: Option<&str>, version: Version, report: &mut Report) -> Node {
     if settings.kind.name == "producer.ElasticSearch" {
         return stores::elasticsearch(settings, stream, report);
     }
@@ -53,8 +109,12 @@ pub(super) fn sink(settings: &Settings, stream: Option<&str>, report: &mut Repor
         "producer.HTTPRequest" => ("http", writing.http()),
         "producer.InfluxDB" => ("influxdb", stores::influxdb(settings, writing.report)),
         "producer.Kafka" => ("kafka", writing.kafka(stream)),
+        "native.KafkaProducer" => ("kafka", writing.native_kafka(stream)),
+        "producer.AwsS3" | "producer.S3" | "deprecated.producer.S3" => {
+            ("objects", objects::sink(settings, stream, writing.report))
+        }
         "producer.Proxy" => ("proxy", writing.proxy()),
-        "producer.Redis" => ("redis", stores::redis(settings, writing.report)),
+        "producer.Redis" => ("redis", stores::redis(settings, version, writing.report)),
         "producer.Socket" => ("socket", writing.socket()),
         "producer.StatsdMetrics" => ("statsd", writing.statsd(stream)),
         "producer.Websocket" => ("websocket", writing.websocket()),
@@ -284,26 +344,41 @@ impl Writing<'_> {
         options
     }
 
-    /// Adds the name that a mapping has for a stream, or else the name of the stream.
-    fn name_of_stream(&self, options: &mut Made, mapping: &str, option: &str, stream: Option<&str>) {
-        let settings = self.settings;
-        let mapping = settings.map(mapping);
+    /// Adds the name that a mapping has for a stream. Without one, it is `otherwise`, or the stream's.
+    fn name_of_stream(
+        &self,
+        options: &mut Made,
+        mapping: &str,
+        option: &str,
+        stream: Option<&str>,
+        otherwise: Option<&str>,
+    ) {
         let stream = stream.unwrap_or("");
-        let find = |wanted: &str| mapping.iter().find(|(name, _, _)| name == wanted);
-        let (name, span): (&str, Span) = match find(stream).or_else(|| find("*")) {
-            Some((_, name, span)) => (name, *span),
-            None => (stream, settings.span),
-        };
+        let (name, span) = mapped(self.settings, mapping, stream, otherwise);
         let is_field = field_of(stream).is_some() && name == stream;
-        let name = if is_field { name.to_owned() } else { name.replace('{', "{{").replace('}', "}}") };
+        let name = if is_field { name } else { name.replace('{', "{{").replace('}', "}}") };
         options.text(option, name, span);
     }
 
     fn kafka(&mut self, stream: Option<&str>) -> Made {
-        let settings = self.settings;
         let mut options = self.made();
-        cluster(settings, self.report, &mut options);
-        self.name_of_stream(&mut options, "Topics", "topic", stream);
+        cluster(self.settings, self.report, &mut options);
+        self.name_of_stream(&mut options, "Topics", "topic", stream, None);
+        self.records(&mut options);
+        options
+    }
+
+    fn native_kafka(&mut self, stream: Option<&str>) -> Made {
+        let mut options = self.made();
+        librdkafka(self.settings, self.report, &mut options);
+        self.name_of_stream(&mut options, "Topic", "topic", stream, Some("default"));
+        self.records(&mut options);
+        options
+    }
+
+    /// Adds the key of records, and how they are sent.
+    fn records(&mut self, options: &mut Made) {
+        let settings = self.settings;
         if let Some(key) = settings.text("KeyFrom").filter(|key| !key.is_empty()) {
             let key = column(&key, settings.at("KeyFrom"), self.report);
             options.text("key", key, settings.at("KeyFrom"));
@@ -324,8 +399,7 @@ impl Writing<'_> {
         if let Some(0 | 1) = settings.number("RequiredAcks") {
             options.text("acks", "leader", settings.at("RequiredAcks"));
         }
-        self.time(&mut options, "TimeoutMs", "timeout", 1);
-        options
+        self.time(options, "TimeoutMs", "timeout", 1);
     }
 
     fn statsd(&mut self, stream: Option<&str>) -> Made {
@@ -333,7 +407,7 @@ impl Writing<'_> {
         let mut options = self.made();
         options.text("address", settings.text_or("Server", "localhost:8125"), settings.at("Server"));
         options.text("prefix", settings.text_or("Prefix", "gollum."), settings.at("Prefix"));
-        self.name_of_stream(&mut options, "StreamMapping", "metric", stream);
+        self.name_of_stream(&mut options, "StreamMapping", "metric", stream, None);
         if settings.flag("UseMessage") == Some(true) {
             options.text("value", "payload", settings.at("UseMessage"));
         }

@@ -128,7 +128,9 @@ fn absorb(draft: &mut Draft) -> bool {
             && branch.concurrency.is_none()
             && branch.notes.is_empty()
             && inflow(draft, first).is_empty();
-        if clashes || disagree || is_circle || !(alone || joins) {
+        // The errors of a branch that makes files are none that the branch of traces can take.
+        let keeps_traces = draft.traces.is_some() && next.steps.iter().any(Step::makes_files);
+        if clashes || disagree || is_circle || keeps_traces || !(alone || joins) {
             continue;
         }
         let Some(mut first_branch) = draft.branches[first].take() else { continue };

@@ -2,12 +2,15 @@
 
 use thalweg_config::Node;
 
+use super::draft::{Step, Transform};
+use super::formatters::id_kind;
 use super::gotime::{Purpose, strftime};
 use super::made::{self, Made};
 use super::modulators::column;
 use super::producers::field_of;
 use super::report::Report;
 use super::settings::{self, Settings};
+use super::version::Version;
 
 /// The settings of a stream in `StreamProperties`. gollum gives those of the index to the server.
 const OF_STREAM: [&str; 7] =
@@ -115,8 +118,60 @@ pub(super) fn influxdb(settings: &Settings, report: &mut Report) -> Made {
     options
 }
 
+/// The field with the identifier that v0.4 makes for a message, for the field of a hash or a score.
+const IDENTIFIER: &str = "redis_identifier";
+
+/// Returns the command that a storage stands for. Others are strings, as in gollum.
+fn command(settings: &Settings) -> &'static str {
+    match settings.text_or("Storage", "hash").to_ascii_lowercase().as_str() {
+        "hash" => "hset",
+        "list" => "rpush",
+        "set" => "sadd",
+        "sortedset" => "zadd",
+        _ => "set",
+    }
+}
+
+/// True if the field of a hash or the score is an identifier.
+fn wants_identifier(settings: &Settings, version: Version) -> bool {
+    let has_field = settings.text("FieldFrom").is_some_and(|field| !field.is_empty());
+    matches!(command(settings), "hset" | "zadd")
+        && !has_field
+        && (version == Version::V04 || settings.has("FieldFormatter"))
+}
+
+/// Returns the transform that makes the identifier for `producer.Redis`, if it wants one.
+pub(super) fn identifier(settings: &Settings, version: Version, report: &mut Report) -> Option<Step> {
+    if !wants_identifier(settings, version) {
+        let names = ["FieldFormatter", "FieldAfterFormat", "IdentifierType"];
+        settings.idle(&names, "with these settings: there is no identifier", report);
+        return None;
+    }
+    let formatter = settings.text_or("FieldFormatter", "format.Identifier");
+    if !formatter.eq_ignore_ascii_case("format.Identifier") {
+        report
+            .mistake(settings.at("FieldFormatter"), format!("`{formatter}` cannot make the field here."))
+            .help("Convert the file, and add a transform that makes the field before the sink.");
+    }
+    let at = settings.at("IdentifierType");
+    let generator = settings.text_or("IdentifierType", "time");
+    let kind = id_kind(&generator).unwrap_or_else(|| {
+        // gollum 0.4 took `time` then.
+        report.remark(at, format!("`{generator}` is not a generator of ids, so `time` is used."));
+        "time"
+    });
+    let mut options = Made::new(settings.span);
+    options.text("into", IDENTIFIER, settings.span).text("kind", kind, at);
+    if kind != "hash" && version == Version::V04 {
+        options.number("start", 0, settings.span);
+    }
+    let mut transform = Transform::new("add_id", options.done(), settings.span);
+    transform.stateful = kind != "hash";
+    Some(Step::Transform(transform))
+}
+
 /// Returns the options of the sink of `producer.Redis`.
-pub(super) fn redis(settings: &Settings, report: &mut Report) -> Made {
+pub(super) fn redis(settings: &Settings, version: Version, report: &mut Report) -> Made {
     let mut options = Made::new(settings.span);
     let address = settings.text_or("Address", ":6379");
     let address = address.strip_prefix("tcp://").unwrap_or(&address);
@@ -131,31 +186,19 @@ pub(super) fn redis(settings: &Settings, report: &mut Report) -> Made {
     if let Some(database) = settings.number("Database").filter(|database| *database > 0) {
         options.number("database", database, settings.at("Database"));
     }
-    let place = |name: &str, report: &mut Report| {
-        let path = settings.text(name).filter(|path| !path.is_empty())?;
-        Some(format!("{{{}}}", column(&path, settings.at(name), report)))
-    };
-    let key = place("KeyFrom", report);
-    let literal = settings.text_or("Key", "default").replace('{', "{{").replace('}', "}}");
-    if key.is_none() && !settings.has("Key") {
-        report.remark(settings.span, "Without `KeyFrom`, all values go to the key `default`.".to_owned());
+    let storage = settings.text_or("Storage", "hash");
+    let command = command(settings);
+    if command == "set" && !storage.eq_ignore_ascii_case("string") {
+        let message = format!("`{storage}` is not a storage, so values are strings, as in gollum.");
+        report.remark(settings.at("Storage"), message);
     }
-    let field = place("FieldFrom", report);
-    let storage = settings.text_or("Storage", "hash").to_ascii_lowercase();
-    let command = match storage.as_str() {
-        "hash" => "hset",
-        "list" => "rpush",
-        "set" => "sadd",
-        "sortedset" => "zadd",
-        "string" => "set",
-        other => {
-            let message = format!("`{other}` is not a storage, so values are strings, as in gollum.");
-            report.remark(settings.at("Storage"), message);
-            "set"
-        }
-    };
     options.text("command", command, settings.at("Storage"));
-    options.text("key", key.unwrap_or(literal), settings.at("KeyFrom"));
+    let key = redis_key(settings, version, report);
+    options.text("key", key, settings.at("KeyFrom"));
+    let field = match wants_identifier(settings, version) {
+        true => Some(format!("{{{IDENTIFIER}}}")),
+        false => place(settings, "FieldFrom", report),
+    };
     let at = settings.at("FieldFrom");
     match (command, field) {
         ("hset", Some(field)) => {
@@ -180,6 +223,25 @@ pub(super) fn redis(settings: &Settings, report: &mut Report) -> Made {
         (_, None) => {}
     }
     options
+}
+
+/// Returns the template of a field that a setting names.
+fn place(settings: &Settings, name: &str, report: &mut Report) -> Option<String> {
+    let path = settings.text(name).filter(|path| !path.is_empty())?;
+    Some(format!("{{{}}}", column(&path, settings.at(name), report)))
+}
+
+fn redis_key(settings: &Settings, version: Version, report: &mut Report) -> String {
+    let literal = settings.text_or("Key", "default").replace('{', "{{").replace('}', "}}");
+    let key = place(settings, "KeyFrom", report);
+    if key.is_none() && version != Version::V04 {
+        let message = format!(
+            "Without `KeyFrom`, all values go to the key `{literal}`, as gollum's documentation says; its \
+             program of 0.5 and later writes to a key without a name."
+        );
+        report.remark(settings.at("Key"), message);
+    }
+    key.unwrap_or(literal)
 }
 
 /// Adds the user and the password, if there is a user.

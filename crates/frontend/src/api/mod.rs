@@ -7,9 +7,12 @@
 //! The listener decides which clients may use it, before a request is read: see [`access`]. All memory is
 //! bounded: a request has at most 64 KiB, and the numbers of connections and taps are limited.
 //!
+//! The dashboard is a client of this API that the same server brings into browsers: see [`dashboard`].
+//!
 //! See docs/decisions/099-a-run-answers-over-http.md.
 
 mod access;
+mod dashboard;
 mod letters;
 mod listeners;
 mod metrics;

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::access::Access;
 use super::reply::{self, Body, Refusal};
-use super::{Activity, Observed, letters, metrics, openapi, requests, runs, state, tap};
+use super::{Activity, Observed, dashboard, letters, metrics, openapi, requests, runs, state, tap};
 use crate::health;
 
 /// The longest body of a request, in bytes.
@@ -52,6 +52,8 @@ pub(super) struct Parameter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Paths,
+    Dashboard,
+    DashboardFile,
     Metrics,
     Health,
     Ready,
@@ -90,8 +92,17 @@ const fn change(path: &'static str, operation: Operation, summary: &'static str)
     Route { method: Verb::Post, ..read(path, operation, summary) }
 }
 
-pub(super) static ROUTES: [Route; 19] = [
+pub(super) static ROUTES: [Route; 21] = [
     Route { gives: reply::TEXT, ..read("/", Operation::Paths, "this list") },
+    Route { gives: dashboard::PAGE, ..read("/dashboard", Operation::Dashboard, "this run in a browser") },
+    Route {
+        gives: "*/*",
+        ..read(
+            "/dashboard/{file}",
+            Operation::DashboardFile,
+            "a part of the dashboard: its script, style or icon",
+        )
+    },
     Route { gives: reply::METRICS, ..read("/metrics", Operation::Metrics, "counters, for Prometheus") },
     read(
         "/health",
@@ -211,6 +222,8 @@ async fn answered(
     let ok = |value| Ok(reply::json(StatusCode::OK, value));
     match route.operation {
         Operation::Paths => Ok(reply::text(StatusCode::OK, paths())),
+        Operation::Dashboard => dashboard::page(&head.headers),
+        Operation::DashboardFile => dashboard::file(&part(0), &head.headers),
         Operation::Metrics => Ok(reply::whole(StatusCode::OK, reply::METRICS, metrics::metrics(run))),
         Operation::Health => Ok(judged(match &run.activity {
             Activity::Running(handle) => health::health(handle, run.pulse.still_for()),
@@ -371,6 +384,8 @@ mod tests {
     fn a_path_has_one_operation_for_its_method_alone() {
         assert_eq!(route(&Method::GET, "/api/v1/stats"), Some(Operation::Stats));
         assert_eq!(route(&Method::HEAD, "/metrics"), Some(Operation::Metrics));
+        assert_eq!(route(&Method::GET, "/dashboard"), Some(Operation::Dashboard));
+        assert_eq!(route(&Method::GET, "/dashboard/app.js"), Some(Operation::DashboardFile));
         assert_eq!(route(&Method::POST, "/api/v1/sources/in%2Fx/pause"), Some(Operation::Pause));
         assert_eq!(route(&Method::GET, "/api/v1/sources/in/pause"), None);
         assert_eq!(route(&Method::GET, "/api/v1/runs"), Some(Operation::Runs));

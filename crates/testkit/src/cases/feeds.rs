@@ -319,7 +319,8 @@ pub fn proxy() -> Feed {
     Feed {
         name: "proxy",
         component: "proxy",
-        most: 1000,
+        // Each of them waits for a checkpoint before the next is sent.
+        most: 250,
         nature: Nature::Acknowledged,
         prepare: |_, _| listening("proxy", "address: 'tcp://127.0.0.1:0'"),
         client: Some(clients::echoed_lines),

@@ -332,18 +332,24 @@ impl Modulation<'_> {
     }
 
     fn id_kind(&mut self, settings: &Settings) -> &'static str {
-        match settings.text_or("Generator", "time").to_ascii_lowercase().as_str() {
-            "time" => "time",
-            "hash" => "hash",
-            "seq" => "sequence",
-            "seqhex" => "sequence_hex",
-            other => {
-                let message = format!("`{other}` is not a generator of ids.");
-                self.report
-                    .mistake(settings.at("Generator"), message)
-                    .help("There are `time`, `hash`, `seq` and `seqhex`.");
-                "time"
-            }
-        }
+        let generator = settings.text_or("Generator", "time");
+        id_kind(&generator).unwrap_or_else(|| {
+            let message = format!("`{}` is not a generator of ids.", generator.to_ascii_lowercase());
+            self.report
+                .mistake(settings.at("Generator"), message)
+                .help("There are `time`, `hash`, `seq` and `seqhex`.");
+            "time"
+        })
+    }
+}
+
+/// Returns how `add_id` makes the identifiers of a generator of gollum.
+pub(super) fn id_kind(generator: &str) -> Option<&'static str> {
+    match generator.to_ascii_lowercase().as_str() {
+        "time" => Some("time"),
+        "hash" => Some("hash"),
+        "seq" => Some("sequence"),
+        "seqhex" => Some("sequence_hex"),
+        _ => None,
     }
 }

@@ -3,7 +3,7 @@
 use thalweg_config::Node;
 
 use super::{ALL, Builder};
-use crate::gollum::draft::{End, Feed, Way};
+use crate::gollum::draft::{End, Feed, Step, Way, push};
 use crate::gollum::modulators::{ListContext, modulate, valid_name};
 use crate::gollum::plugins::{Plugin, get};
 use crate::gollum::producers;
@@ -62,7 +62,11 @@ impl Builder<'_> {
             streams: self.streams.clone(),
             version: self.version,
         };
-        let modulated = modulate(&plugin.list, place, self.report);
+        let mut modulated = modulate(&plugin.list, place, self.report);
+        let packing = match modulated.ends {
+            None => self.own_steps(plugin, stream, &mut modulated.steps),
+            Some(_) => Vec::new(),
+        };
         let several = self.is_on_several(plugin);
         let mut end = match &modulated.ends {
             Some(None) => {
@@ -71,7 +75,10 @@ impl Builder<'_> {
             }
             Some(Some(_)) => None,
             None if self.spools(producer) => Some(self.spool(plugin, origin)?),
-            None => Some(End::Sink(self.sink(producer, stream, several))),
+            None => {
+                let sink = End::Sink(self.sink(producer, stream, several));
+                Some(self.packed(plugin, packing, sink))
+            }
         };
         if !modulated.steps.is_empty() || modulated.ends.is_some() {
             let name = if let Some(origin) = &key.3 {
@@ -108,6 +115,31 @@ impl Builder<'_> {
         Some(end)
     }
 
+    /// Adds the transforms that a producer needs beside its modulators. Returns those that make files.
+    fn own_steps(&mut self, plugin: &Plugin, stream: &str, steps: &mut Vec<Step>) -> Vec<Step> {
+        let own = producers::own_steps(&plugin.settings, stream, self.version, self.report);
+        steps.splice(0..0, own.before);
+        if own.after.iter().any(Step::makes_files) {
+            return own.after;
+        }
+        own.after.into_iter().for_each(|step| push(steps, step));
+        Vec::new()
+    }
+
+    /// Returns the way to a sink through these transforms. Those that make files have a branch of their own:
+    /// files are no messages for a producer of traces.
+    fn packed(&mut self, plugin: &Plugin, packing: Vec<Step>, sink: End) -> End {
+        if packing.is_empty() {
+            return sink;
+        }
+        let branch = self.draft.branch(format!("{}-objects", plugin.id), 0, plugin.span);
+        if let Some(branch) = self.draft.at(branch) {
+            branch.steps = packing;
+        }
+        self.leads(branch, sink);
+        End::Branch(branch)
+    }
+
     pub(super) fn failover(
         &mut self,
         plugin: &Plugin,
@@ -135,7 +167,7 @@ impl Builder<'_> {
         if let Some(sink) = self.sinks.get(&(producer, by_stream.clone())) {
             return *sink;
         }
-        let node = producers::sink(&plugin.settings, by_stream.as_deref(), self.report);
+        let node = producers::sink(&plugin.settings, by_stream.as_deref(), self.version, self.report);
         let name = match &by_stream {
             Some(stream) if several => format!("{}-{}", plugin.id, shown(stream)),
             _ => plugin.id.clone(),

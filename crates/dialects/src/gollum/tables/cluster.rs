@@ -1,7 +1,7 @@
-//! The options of Kafka's clusters, which the consumer and the producer share.
+//! The options of Kafka's clusters, which the consumer and the producer share, and those of librdkafka.
 
 use super::Takes::{Flag, List, Number, Text};
-use super::{OptionRule, idle, used};
+use super::{OptionRule, idle, refused, used};
 
 const RETRIES: &str = "brokers are asked again until one answers";
 
@@ -28,5 +28,29 @@ pub(super) const CLUSTER: &[OptionRule] = &[
     idle("MessageBufferCount", Number, "queues are limited in bytes, all together by `memory`"),
     idle("ElectRetries", Number, RETRIES),
     idle("ElectTimeoutMs", Number, RETRIES),
+    idle("MetadataRefreshMs", Number, "changes of the cluster are noticed by the answers of its brokers"),
+];
+
+/// The options of clusters of `native.KafkaProducer`.
+pub(super) const LIBRDKAFKA: &[OptionRule] = &[
+    used("Servers", List, "`brokers`"),
+    used("ClientId", Text, "`client_id`"),
+    used(
+        "SecurityProtocol",
+        Text,
+        "`ssl` and `sasl_ssl` enable `tls`, `sasl_plaintext` and `sasl_ssl` `auth`",
+    ),
+    used("SaslMechanism", Text, "`auth: { mechanism: … }`: `PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512`"),
+    used("SaslUsername", Text, "`auth: { user: … }`"),
+    used("SaslPassword", Text, "`auth: { password: … }`"),
+    used("SslKeyLocation", Text, "`tls: { key: … }`"),
+    used("SslCertificateLocation", Text, "`tls: { certificate: … }`"),
+    used("SslCaLocation", Text, "`tls: { ca: … }`"),
+    refused("SslKeyPassword", Text, "decrypt the key, for example with `openssl pkey`, and protect its file"),
+    refused("SslCrlLocation", Text, "certificates are not looked up in lists of revoked ones"),
+    idle("SslCipherSuites", Text, "the ciphers are those of TLS 1.2 and 1.3 that are known to be safe"),
+    idle("ServerTimeoutSec", Number, "a broker that does not answer is asked again"),
+    idle("ServerMaxFails", Number, RETRIES),
+    idle("MetadataTimeoutMs", Number, RETRIES),
     idle("MetadataRefreshMs", Number, "changes of the cluster are noticed by the answers of its brokers"),
 ];

@@ -210,9 +210,18 @@ pub(super) const KINDS: &[PluginKind] = &[
             used("TimestampFormat", Text, "transform `format_timestamp`"),
         ],
     ),
-    without(
+    consumer(
         "native.SystemdConsumer",
-        "its options are not translated; the source `journald` reads the journal.",
+        "source `journald`, and transforms that leave the message of each entry",
+        &[
+            used("SystemdUnit", Text, "`matches: { _SYSTEMD_UNIT: … }`"),
+            used(
+                "DefaultOffset",
+                Text,
+                "`since: now` (`newest`), no `since` (`oldest`), or microseconds since 1970",
+            ),
+            used("OffsetFile", Text, "`state`, a folder with this name and `.d`: gollum's is a file"),
+        ],
     ),
     without(
         "native.PcapHTTPConsumer",

@@ -9,6 +9,7 @@ mod cluster;
 pub mod consumers;
 mod filters;
 pub mod formatters;
+mod objects;
 pub mod producers;
 mod routers;
 

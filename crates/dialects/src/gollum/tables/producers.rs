@@ -2,7 +2,8 @@
 
 use super::Takes::{Flag, Groups, List, Map, Number, Plugins, Text};
 use super::amazon::AMAZON;
-use super::cluster::CLUSTER;
+use super::cluster::{CLUSTER, LIBRDKAFKA};
+use super::objects::{AWS, FORMER as FORMER_S3};
 use super::{OptionRule, PluginKind, Role, idle, refused, used};
 
 const COMMON: &[OptionRule] = &[
@@ -58,6 +59,11 @@ const fn without(name: &'static str, why: &'static str) -> PluginKind {
 const PARTITIONS: &str =
     "a record with a key goes to the partition of its hash (murmur2), any other one to any";
 
+const KEY_FORMATTER: &str =
+    "convert the file, add a transform that makes a field, and name the field as `key` of the sink";
+
+const OF_KEY: &str = "it belongs to `KeyFormatter`";
+
 const PARTITIONER: &str = "`framing: { by: … }` of the answers";
 
 const FIREHOSE: &str = "sink `aws_kinesis_firehose`, one for each stream";
@@ -91,17 +97,18 @@ pub(super) const KINDS: &[PluginKind] = &[
     producer("producer.Firehose", FIREHOSE, OF_FIREHOSE, &[COMMON, BATCHED, AMAZON]),
     producer("producer.AwsKinesis", KINESIS, OF_KINESIS, &[COMMON, BATCHED, AMAZON]),
     producer("producer.Kinesis", KINESIS, OF_KINESIS, &[COMMON, BATCHED, AMAZON]),
-    without(
-        "producer.AwsS3",
-        "thalweg has no sink for S3 yet; it comes with the connectors. Until then, write files and copy them.",
-    ),
-    without(
+    producer("producer.AwsS3", "transform `pack` and sink `objects`", AWS, &[COMMON, AMAZON]),
+    producer(
         "producer.S3",
-        "thalweg has no sink for S3 yet; it comes with the connectors. Until then, write files and copy them.",
+        "transforms `pack` and `hash`, and sink `objects`, for each stream (v0.4)",
+        FORMER_S3,
+        &[COMMON, BUFFERED, AMAZON],
     ),
-    without(
+    producer(
         "deprecated.producer.S3",
-        "thalweg has no sink for S3 yet; it comes with the connectors. Until then, write files and copy them.",
+        "transforms `pack` and `hash`, and sink `objects`, for each stream (v0.5 and v0.6)",
+        FORMER_S3,
+        &[COMMON, BUFFERED, AMAZON],
     ),
     producer("producer.Benchmark", "sink `discard`", &[], &[COMMON, BUFFERED]),
     producer("producer.Null", "sink `discard`", &[], &[COMMON]),
@@ -181,6 +188,8 @@ pub(super) const KINDS: &[PluginKind] = &[
         &[
             used("Topics", Map, "`topic`, in a sink for each stream; the name of the stream by default"),
             used("KeyFrom", Text, "`key`"),
+            refused("KeyFormatter", Text, KEY_FORMATTER),
+            idle("KeyFormatterFirst", Flag, OF_KEY),
             used("Compression", Text, "`compression`: `none`, `gzip` (`zip`) or `snappy`"),
             used("RequiredAcks", Number, "`acks: leader` (0 and 1) or `all`, which is also the default"),
             used("TimeoutMs", Number, "`timeout`"),
@@ -198,9 +207,33 @@ pub(super) const KINDS: &[PluginKind] = &[
         ],
         &[COMMON, BUFFERED, CLUSTER],
     ),
-    without(
+    producer(
         "native.KafkaProducer",
-        "Its options are those of a library that thalweg does not use. Use `producer.Kafka`, or the sink `kafka`.",
+        "sink `kafka`; empty messages are dropped before it, as in gollum",
+        &[
+            used(
+                "Topic",
+                Map,
+                "`topic`, in a sink for each stream; `default` by default, as in gollum's program",
+            ),
+            used("KeyFrom", Text, "`key`"),
+            refused("KeyFormatter", Text, KEY_FORMATTER),
+            idle("KeyFormatterFirst", Flag, OF_KEY),
+            used("Compression", Text, "`compression`: `none`, `gzip` (`zip`) or `snappy`"),
+            used("RequiredAcks", Number, "`acks: leader` (0 and 1) or `all`, which is also the default"),
+            used("TimeoutMs", Number, "`timeout`"),
+            idle("SendRetries", Number, "messages are sent until the broker has them"),
+            idle("BatchTimeoutMs", Number, BATCHES),
+            idle("Batch/TimeoutMs", Number, BATCHES),
+            idle("Batch/MinMessages", Number, BATCHES),
+            idle("Batch/MaxMessages", Number, BATCHES),
+            idle(
+                "Batch/SizeMaxKB",
+                Number,
+                "the broker decides how large a message may be; it refuses a larger one, which goes to the fallback",
+            ),
+        ],
+        &[COMMON, BUFFERED, LIBRDKAFKA],
     ),
     producer(
         "producer.Proxy",
@@ -231,8 +264,15 @@ pub(super) const KINDS: &[PluginKind] = &[
             used("Key", Text, "`key`, unless there is `KeyFrom`; gollum reads it in 0.4 only"),
             used("KeyFrom", Text, "`key`"),
             used("FieldFrom", Text, "`field` of a hash, `score` of a sorted set"),
-            refused("FieldFormatter", Text, "write `FieldFrom`, and a formatter that makes that field"),
-            refused("FieldAfterFormat", Flag, "write `FieldFrom`, and a formatter that makes that field"),
+            used(
+                "FieldFormatter",
+                Text,
+                "`format.Identifier`, the default of v0.4: transform `add_id`, for `field` or `score` (v0.4)",
+            ),
+            used("FieldAfterFormat", Flag, "the place of `add_id` among the transforms (v0.4)"),
+            used("IdentifierType", Text, "`kind` of `add_id` (v0.4)"),
+            refused("KeyFormatter", Text, KEY_FORMATTER),
+            idle("KeyAfterFormat", Flag, OF_KEY),
         ],
         &[COMMON, BUFFERED],
     ),
@@ -308,6 +348,13 @@ pub const FORMER: &[(&str, &str)] = &[
     ("BatchFlushCount", "Batch/FlushCount"),
     ("BatchTimeoutSec", "Batch/TimeoutSec"),
     ("BatchMaxMessages", "Batch/MaxMessages"),
+    ("BatchMinMessages", "Batch/MinMessages"),
+    ("BatchMinCount", "Batch/MinCount"),
+    ("BatchSizeByte", "Batch/MinSizeByte"),
+    ("BatchSizeMaxKB", "Batch/SizeMaxKB"),
+    ("BatchTimeoutMs", "Batch/TimeoutMs"),
+    ("TimoutMs", "TimeoutMs"),
+    ("Topic", "Topics"),
     ("FlushTimeoutSec", "Batch/FlushTimeoutSec"),
     ("Rotate", "Rotation/Enable"),
     ("RotateTimeoutMin", "Rotation/TimeoutMin"),

@@ -9,6 +9,7 @@ mod documents;
 mod mistakes;
 mod page;
 mod plugins;
+mod stores;
 
 /// Returns the converted file as text, or all its mistakes.
 fn converted(text: &str) -> String {

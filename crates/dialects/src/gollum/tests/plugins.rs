@@ -11,8 +11,12 @@ fn value(kind: &PluginKind, rule: &OptionRule) -> String {
         ("format.Template", "SkipIfEmpty") => "false",
         ("consumer.Console", "Pipe") => "/tmp/pipe",
         ("producer.InfluxDB", "Version") => "100",
-        ("consumer.AwsKinesis" | "consumer.Kinesis", "DefaultOffset") => "oldest",
+        ("native.SystemdConsumer", "DefaultOffset") => "oldest",
+        ("native.KafkaProducer", "SecurityProtocol") => "ssl",
+        ("native.KafkaProducer", "SaslMechanism") => "PLAIN",
         (_, "Credential/Type") => "environment",
+        (_, "PathFormatter" | "FieldFormatter") => "format.Identifier",
+        ("consumer.AwsKinesis" | "consumer.Kinesis", "DefaultOffset") => "oldest",
         (_, "Partitioner") => "binary_be",
         ("consumer.Syslogd", "Format") => "RFC3164",
         ("producer.Console", "Console") => "stderr",
@@ -58,6 +62,7 @@ fn needed(kind: &PluginKind, option: &str) -> Vec<(&'static str, &'static str)> 
         "format.ToCSV" => vec![("Keys", "[x, y]")],
         "format.ExtractJSON" => vec![("Field", "x")],
         "router.Distribute" => vec![("TargetStreams", "[s, other]")],
+        "producer.AwsS3" => vec![("Bucket", "logs")],
         _ => Vec::new(),
     };
     if kind.name == "format.StreamRoute" && matches!(option, "Source" | "Target") {
@@ -79,8 +84,17 @@ fn needed(kind: &PluginKind, option: &str) -> Vec<(&'static str, &'static str)> 
     if option.starts_with("Tls") {
         needed.push(("TlsEnable", "true"));
     }
-    if option.starts_with("Sasl") {
+    let is_librdkafka = kind.name == "native.KafkaProducer";
+    if option.starts_with("Sasl") && is_librdkafka {
+        needed.extend([("SecurityProtocol", "sasl_ssl"), ("SaslMechanism", "PLAIN")]);
+    } else if option.starts_with("Sasl") {
         needed.push(("SaslEnable", "true"));
+    }
+    if option.starts_with("Ssl") && is_librdkafka {
+        needed.push(("SecurityProtocol", "ssl"));
+    }
+    if option.starts_with("FileMax") {
+        needed.push(("LocalPath", "objects"));
     }
     if option.starts_with("Ack") && option != "Acknowledge" {
         needed.push(("Acknowledge", "OK"));

@@ -52,7 +52,7 @@ pub(super) enum Fate {
 }
 
 impl Fate {
-    async fn is_safe(self) -> bool {
+    async fn known(self) -> bool {
         match self {
             Self::Open(settled) => settled.await.outcome.is_safe(),
             Self::Known(is_safe) => is_safe,
@@ -228,7 +228,7 @@ impl Keeper {
         self.settling.spawn(async move {
             let mut ended = Vec::with_capacity(parts.len());
             for Part { ids, partition, fate } in parts {
-                ended.push((ids, partition, fate.is_safe().await));
+                ended.push((ids, partition, fate.known().await));
             }
             // Of messages in order, those behind a failed one have to come again after it.
             if is_fifo && let Some(first) = ended.iter().position(|(_, _, is_safe)| !is_safe) {

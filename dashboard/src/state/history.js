@@ -1,0 +1,88 @@
+// The counters of the last minutes, and the rates that follow from them.
+//
+// The API has counters alone, so a rate is the difference of two answers. Each answer is kept as one array of numbers. Their
+// number follows from the size of the graph, so a run with thousands of sinks has a shorter history and not more memory.
+
+/** The numbers that are kept of a component, and of an edge. */
+const COMPONENT = ["rows_in", "rows_out", "errors", "bytes_in", "bytes_out", "busy_ns"];
+const EDGE = ["messages", "bytes"];
+/** The most answers: ten minutes. */
+const MOST = 600;
+/** The most bytes of all. */
+const MOST_BYTES = 16 << 20;
+/** Rates are those of this time: batches come at once, so those of a second would jump. */
+const WINDOW_S = 5;
+
+/** The name of an edge. */
+export function edgeKey({ from, output, to }) {
+  return JSON.stringify([from, output, to]);
+}
+
+export class History {
+  #layout = "";
+  #places = new Map();
+  /** The answers, the oldest first: the age of the run, the time of the day, and the numbers. */
+  #samples = [];
+
+  /** Keeps an answer of `/stats`. */
+  push(stats) {
+    const layout = JSON.stringify([stats.components.map(({ name }) => name), stats.edges.map(edgeKey)]);
+    const last = this.#samples.at(-1);
+    // Another run has begun, or its graph is another one.
+    if (layout !== this.#layout || (last && stats.uptime_s < last.age)) {
+      this.#layout = layout;
+      this.#samples = [];
+      this.#places = new Map();
+      let at = 0;
+      for (const { name } of stats.components) {
+        this.#places.set(name, at);
+        at += COMPONENT.length;
+      }
+      for (const edge of stats.edges) {
+        this.#places.set(edgeKey(edge), at);
+        at += EDGE.length;
+      }
+    }
+    const numbers = Float64Array.from([
+      ...stats.components.flatMap((component) => COMPONENT.map((name) => component[name])),
+      ...stats.edges.flatMap((edge) => EDGE.map((name) => edge[name])),
+    ]);
+    this.#samples.push({ age: stats.uptime_s, time: Date.parse(stats.time) / 1e3, numbers });
+    const most = Math.max(WINDOW_S * 2, Math.min(MOST, Math.floor(MOST_BYTES / Math.max(1, numbers.byteLength))));
+    if (this.#samples.length > most) {
+      this.#samples.shift();
+    }
+  }
+
+  /** The present rate of a number of a component. NaN until there are two answers. */
+  ofComponent(name, number) {
+    return this.#rate(this.#samples.length - 1, this.#places.get(name) + COMPONENT.indexOf(number));
+  }
+
+  /** The present rate of a number of an edge. */
+  ofEdge(edge, number) {
+    return this.#rate(this.#samples.length - 1, this.#places.get(edgeKey(edge)) + EDGE.indexOf(number));
+  }
+
+  /** Times and rates of a component since the first answer: an array for the times, and one for each number. */
+  series(name, numbers) {
+    const at = this.#places.get(name);
+    const of = (number) => this.#samples.map((_, sample) => this.#rate(sample, at + COMPONENT.indexOf(number)));
+    const known = at !== undefined;
+    return [this.#samples.map(({ time }) => time), ...numbers.map((number) => (known ? of(number) : []))];
+  }
+
+  /** The rate at a sample, over the window before it. */
+  #rate(sample, place) {
+    const end = this.#samples[sample];
+    let first = sample;
+    while (first > 0 && end.age - this.#samples[first].age < WINDOW_S) {
+      first -= 1;
+    }
+    const begin = this.#samples[first];
+    if (!end || begin === end || end.age <= begin.age) {
+      return NaN;
+    }
+    return Math.max(0, (end.numbers[place] - begin.numbers[place]) / (end.age - begin.age));
+  }
+}
