@@ -48,6 +48,9 @@ const SAFE: u8 = 1;
 /// They are not, and no checkpoint may forget their messages.
 const FAILED: u8 = 2;
 
+/// The open windows of a former run, and its watermark.
+type Restored = (BTreeMap<i64, Window>, i64);
+
 /// Keeps open windows in the journal.
 pub(super) struct KeptWindows {
     journal: Journal,
@@ -236,7 +239,7 @@ impl KeptWindows {
         keys: usize,
         kinds: &[Kind],
         no_ack: impl Fn() -> Ack,
-    ) -> Result<Option<(BTreeMap<i64, Window>, i64)>, Error> {
+    ) -> Result<Option<Restored>, Error> {
         let saved: Saved = serde_json::from_value(saved).map_err(crate::unusable_state)?;
         if saved.options != self.options && saved.windows.is_empty() {
             return Ok(None);

@@ -452,7 +452,7 @@ impl Builder<'_> {
             };
             modulate(&producer.list, place, self.report);
             if !self.spools(index) {
-                producers::sink(&producer.settings, Some(""), self.report);
+                producers::sink(&producer.settings, Some(""), self.version, self.report);
             }
         }
         for (index, router) in
