@@ -297,6 +297,22 @@ impl Store {
         self.inventory.unsynced(|| batch.commit()).map_err(|error| self.faults.writing(error))
     }
 
+    /// As [`cover_letters`](Self::cover_letters), while other sources run: their notes stay.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn cover_letters_beside<'a>(
+        &self,
+        sources: impl Iterator<Item = &'a Arc<str>>,
+    ) -> Result<(), Error> {
+        let last = self.last_letter().unwrap_or_default().to_string();
+        let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));
+        for source in sources {
+            batch.insert(&self.positions, format!("{COVERED}{source}"), &*last);
+        }
+        self.inventory.unsynced(|| batch.commit()).map_err(|error| self.faults.writing(error))
+    }
+
     /// Returns the dead letters whose messages the next run of these sources processes again: a run was
     /// killed after it stored them and before its next checkpoint.
     ///

@@ -57,6 +57,7 @@ fn writer(sink: impl Sink + 'static) -> Writer {
         is_dispensable: false,
         pending: Pending::default(),
         condition: Condition::default(),
+        removed: Arc::default(),
         reopens: Reopens::default(),
         commits: Commits::new(Saver::new().saves()),
         uncommitted: Uncommitted::default(),

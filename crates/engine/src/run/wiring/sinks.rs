@@ -89,6 +89,7 @@ impl Wiring<'_> {
             is_dispensable: stage.is_dispensable,
             pending: Pending::default(),
             condition: Condition::default(),
+            removed: environment.handle.removed.clone(),
             reopens: Reopens::new(&environment.handle.reopens),
             commits: Commits::new(of_group.saver.saves()),
             uncommitted: of_group.uncommitted.clone(),

@@ -22,7 +22,8 @@ impl Wiring<'_> {
     /// is something to send.
     pub(super) fn sources(&mut self, positions: &ComponentPositions) -> Result<(), RunFailure> {
         let sources = &self.plan.sources;
-        let are_many = sources.iter().filter(|stage| !stage.node.config.blocks()).count() >= self.plan.cores;
+        let are_many = self.environment.has_many_sources
+            || sources.iter().filter(|stage| !stage.node.config.blocks()).count() >= self.plan.cores;
         let auxiliaries =
             Auxiliaries::of(self.plan, &self.environment.handle.stop, self.environment.drain_timeout);
         for (number, (stage, (name, positions))) in sources.iter().zip(positions).enumerate() {
