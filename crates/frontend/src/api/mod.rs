@@ -14,6 +14,7 @@ mod letters;
 mod listeners;
 mod metrics;
 mod openapi;
+mod reload;
 mod reply;
 mod requests;
 mod routes;
@@ -32,7 +33,7 @@ use std::time::Instant;
 
 use hyper::StatusCode;
 use thalweg_engine::Handle;
-use thalweg_job::History;
+use thalweg_job::{History, Reloads};
 use tokio::sync::Notify;
 
 use crate::around::Awaited;
@@ -41,6 +42,7 @@ use crate::timetable::Timetable;
 use reply::Refusal;
 
 pub(crate) use listeners::Listeners;
+pub(crate) use reload::RELOADING;
 pub(crate) use server::serve_socket;
 pub(crate) use token::Token;
 
@@ -61,6 +63,8 @@ pub(crate) struct Observed {
     /// The token that clients of `/api/` on the network must have.
     pub(crate) token: Option<Token>,
     pub(crate) stop: StopRequest,
+    /// Reloads the configuration, if it may be.
+    pub(crate) reloads: Option<Reloads>,
     /// Locked while dead letters or the history are read: only one such answer is made at a time.
     pub(crate) letters: Arc<tokio::sync::Mutex<()>>,
 }

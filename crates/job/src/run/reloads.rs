@@ -53,7 +53,7 @@ pub struct ReloadStatus {
     /// Why the last one changed nothing, if it did not.
     pub failure: Option<String>,
     /// The difference that the last successful one found.
-    pub difference: Option<Difference>,
+    pub difference: Option<Arc<Difference>>,
 }
 
 /// Why a configuration was not reloaded. The run goes on as it was.
@@ -86,6 +86,7 @@ impl Reloads {
             let text = "`--watch` needs a configuration in a file, in thalweg's own form";
             LoadError::Options(text.to_owned())
         })?;
+        Handover::make_possible();
         Ok(Self(Arc::new(Shared {
             path: path.to_owned(),
             overrides: overrides.clone(),
@@ -171,7 +172,7 @@ impl Reloads {
         match result {
             Ok(difference) => {
                 status.failure = None;
-                status.difference = Some(difference.clone());
+                status.difference = Some(Arc::new(difference.clone()));
             }
             Err(error) => {
                 let text = error.to_string();

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use thalweg_config::counted;
 
 use super::division::{Part, Version};
 
 /// The components of a changed configuration: sources, pipelines and sinks.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
     /// Those that run on untouched.
     pub kept: Vec<String>,
