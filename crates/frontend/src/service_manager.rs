@@ -208,13 +208,12 @@ struct View {
     /// How many reloads have begun, and how many have ended.
     reloads: [u64; 2],
     /// The time of the monotonic clock, if a reload may have begun.
-    monotonic_us: i64,
+    monotonic_us: u128,
 }
 
 /// The time by which a service manager tells reloads apart.
-fn monotonic_us() -> i64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec.saturating_mul(1_000_000).saturating_add(now.tv_nsec / 1000)
+fn monotonic_us() -> u128 {
+    Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default().as_micros()
 }
 
 impl View {
@@ -238,7 +237,7 @@ impl View {
     }
 
     /// Adds how the reloads went.
-    fn show_reloads(&mut self, status: &ReloadStatus, monotonic_us: i64) {
+    fn show_reloads(&mut self, status: &ReloadStatus, monotonic_us: u128) {
         self.reloads = [status.begun, status.ended];
         self.monotonic_us = monotonic_us;
         if status.begun > status.ended {

@@ -288,12 +288,7 @@ impl Run {
 }
 
 /// Opens the disk buffers of a plan. The state directory is open, so no other process uses them.
-fn open_buffers(
-    plan: &Plan,
-    state: &Path,
-    total: &Arc<Total>,
-    drain_timeout: Duration,
-) -> Result<(), Error> {
+fn open_buffers(plan: &Plan, state: &Path, total: &Arc<Total>, drain_timeout: Duration) -> Result<(), Error> {
     let linger = LINGER.min(drain_timeout / 4);
     plan.buffers.iter().try_for_each(|buffer| buffer.open(state, total, linger))
 }

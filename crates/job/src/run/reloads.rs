@@ -191,17 +191,9 @@ impl Reloads {
         let read = tokio::task::spawn_blocking(move || {
             let job = Configuration::open(&shared.path)
                 .and_then(|configuration| configuration.job(&crate::registry(), &shared.overrides));
-            job.map_err(|error| ReloadError::Mistakes(told(&error))).and_then(|job| written(&job))
+            job.map_err(|error| ReloadError::Mistakes(error.to_string())).and_then(|job| written(&job))
         });
         read.await.unwrap_or(Err(ReloadError::NotRunning))
-    }
-}
-
-/// The reason why a configuration cannot be used. Mistakes have their places.
-fn told(error: &LoadError) -> String {
-    match error {
-        LoadError::Mistakes(mistakes) => mistakes.render(false).trim_end().to_owned(),
-        error => error.to_string(),
     }
 }
 

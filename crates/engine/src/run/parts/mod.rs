@@ -15,8 +15,6 @@
 
 mod difference;
 mod division;
-#[cfg(test)]
-mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -334,7 +332,11 @@ impl Parts {
         };
         if let Err(reason) = begun {
             self.bring_back(&change).await;
-            return Err(if self.handle.is_stopping() { Refused::Ending } else { Refused::NotStarted(reason) });
+            return Err(if self.handle.is_stopping() {
+                Refused::Ending
+            } else {
+                Refused::NotStarted(reason)
+            });
         }
         self.handle.show_graph(&plan);
         *self.changes.current.lock() = Arc::new(change.next);
@@ -387,8 +389,9 @@ impl Parts {
                 ended = self.tasks.join_next() => ended,
                 () = tokio::time::sleep(LOOK) => continue,
             };
-            let is_starting =
-                |number: u64| self.running.iter().any(|part| part.number == number && part.is_starting(first));
+            let is_starting = |number: u64| {
+                self.running.iter().any(|part| part.number == number && part.is_starting(first))
+            };
             match ended {
                 Some(Ok((number, summary))) if is_starting(number) => {
                     if let Some(Ended { failure: Some(failure), .. }) = self.end(number, summary) {

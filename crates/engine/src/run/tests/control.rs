@@ -20,11 +20,11 @@ use crate::{
 };
 
 /// Longer than everything that ends.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sends `NAME NUMBER`, a message a batch, from where a former run got to. It reserves memory for each.
 #[derive(Clone, Default)]
-struct Counting {
+pub(super) struct Counting {
     last: u64,
     /// How often it asked for memory.
     asked: Arc<AtomicU64>,
@@ -92,7 +92,7 @@ impl Transform for Even {
 
 /// Keeps what it gets.
 #[derive(Clone, Default)]
-struct Collect(Arc<Mutex<Vec<String>>>);
+pub(super) struct Collect(Arc<Mutex<Vec<String>>>);
 
 #[async_trait]
 impl Sink for Collect {
@@ -114,7 +114,7 @@ impl SinkConfig for Collect {
 
 impl Collect {
     /// The numbers of the messages of a source, in their order.
-    fn of(&self, source: &str) -> Vec<u64> {
+    pub(super) fn of(&self, source: &str) -> Vec<u64> {
         let collected = self.0.lock();
         let own = collected.iter().filter_map(|message| message.strip_prefix(source));
         own.map(|number| number.trim().parse().unwrap()).collect()
@@ -144,11 +144,11 @@ fn two(sources: [&Counting; 2], sinks: [&Collect; 2], state_dir: &StateDir) -> R
     Run::new(plan(text, &registry, 2), state_dir.clone()).unwrap()
 }
 
-fn counting(last: u64) -> Counting {
+pub(super) fn counting(last: u64) -> Counting {
     Counting { last, ..Counting::default() }
 }
 
-fn kept(folder: &tempfile::TempDir) -> StateDir {
+pub(super) fn kept(folder: &tempfile::TempDir) -> StateDir {
     StateDir { folder: folder.path().to_owned(), positions: true, owner: None }
 }
 
@@ -157,7 +157,7 @@ fn state(handle: &Handle, source: &str) -> SourceState {
 }
 
 /// Waits until something holds.
-async fn until(mut holds: impl FnMut() -> bool) {
+pub(super) async fn until(mut holds: impl FnMut() -> bool) {
     let waited = async {
         while !holds() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -166,7 +166,7 @@ async fn until(mut holds: impl FnMut() -> bool) {
     tokio::time::timeout(PATIENCE, waited).await.expect("it holds in time");
 }
 
-async fn ended(running: tokio::task::JoinHandle<Summary>) -> Summary {
+pub(super) async fn ended(running: tokio::task::JoinHandle<Summary>) -> Summary {
     tokio::time::timeout(PATIENCE, running).await.expect("the run ends").unwrap()
 }
 

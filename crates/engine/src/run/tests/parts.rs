@@ -1,0 +1,239 @@
+//! Runs whose configuration changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use thalweg_config::Document;
+use tokio::task::JoinHandle;
+
+use super::Unbuildable;
+use super::control::{Collect, PATIENCE, counting, ended, kept, until};
+use crate::run::{Changes, Difference, Handle, Parts, PartsOptions, Refused, StateDir, Summary, Written};
+use crate::{Built, Flow, Registry, Role, SourceConfig, TapRequest, Tapped};
+
+/// The components of a test: endless sources of numbers, and one place for all that arrives.
+#[derive(Clone, Default)]
+struct World {
+    collected: Collect,
+    /// How often a source was built, by its option.
+    built: Arc<Mutex<BTreeMap<u64, u64>>>,
+}
+
+impl World {
+    fn registry(&self) -> Registry {
+        let (built, collected) = (self.built.clone(), self.collected.clone());
+        Registry::new()
+            .with(Role::Source, None, "counting", move |salt| {
+                let built = built.clone();
+                let note = move || *built.lock().entry(salt.as_u64().unwrap_or_default()).or_default() += 1;
+                Ok(Built::Source(Arc::new(Noted { source: Arc::new(counting(u64::MAX)), note })))
+            })
+            .with(Role::Source, None, "unbuildable", |_| Ok(Built::Source(Arc::new(Unbuildable))))
+            .with(Role::Sink, Some(Flow::Messages), "collect", move |_| {
+                Ok(Built::Sink(Arc::new(collected.clone())))
+            })
+    }
+
+    fn written(&self, text: &str) -> Written {
+        let document = Document::parse("test.yaml", text).unwrap();
+        let graph = crate::read(&document, &self.registry()).map_err(|wrong| wrong.render(false)).unwrap();
+        Written { graph, document }
+    }
+
+    fn begin(&self, text: &str, state_dir: StateDir) -> (Changes, Handle, JoinHandle<Summary>) {
+        let options = PartsOptions { cores: 2, drain_timeout: PATIENCE };
+        let parts = Parts::new(&self.written(text), state_dir, options).unwrap();
+        let (changes, handle) = (parts.changes(), parts.handle());
+        (changes, handle, tokio::spawn(parts.wait()))
+    }
+
+    /// Waits until more has come from a source.
+    async fn more_of(&self, source: &str) {
+        let before = self.collected.of(source).len();
+        until(|| self.collected.of(source).len() > before + 2).await;
+    }
+
+    /// Each number of a source has arrived once, in order.
+    fn check(&self, source: &str) {
+        let found = self.collected.of(source);
+        assert_eq!(found, (1..=found.len() as u64).collect::<Vec<_>>(), "of `{source}`");
+    }
+}
+
+/// A source that notes how often it is built.
+struct Noted<N> {
+    source: Arc<dyn SourceConfig>,
+    note: N,
+}
+
+impl<N: Fn() + Send + Sync> SourceConfig for Noted<N> {
+    fn blocks(&self) -> bool {
+        self.source.blocks()
+    }
+
+    fn build(&self, context: &crate::Context) -> Result<Box<dyn crate::Source>, crate::Error> {
+        (self.note)();
+        self.source.build(context)
+    }
+}
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|&name| name.to_owned()).collect()
+}
+
+const FIRST: &str = "memory: 8MiB\n\
+    sources: { a: { counting: 1 }, b: { counting: 2 }, c: { counting: 3 } }\n\
+    pipelines: { one: { from: [a, b], to: x }, two: { from: c, to: y } }\n\
+    sinks: { x: { collect: 0 }, y: { collect: 0 } }\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_is_replaced_and_goes_on_where_it_was_while_another_one_is_untouched() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    let (changes, handle, running) = world.begin(FIRST, kept(&folder));
+    let request = TapRequest { edges: names(&["x"]), rate: 1000, max_bytes: 100 };
+    until(|| handle.is_started()).await;
+    let mut tap = handle.tap(request).unwrap();
+    world.more_of("b").await;
+    let next = FIRST.replace("a: { counting: 1 }", "a: { counting: 7 }, d: { counting: 4 }");
+    let next = next
+        .replace("to: y }", "to: y }, three: { from: d, to: z }")
+        .replace("y: {", "z: { collect: 0 }, y: {");
+    let expected = Difference {
+        kept: names(&["two", "y", "c"]),
+        added: names(&["three", "z", "d"]),
+        removed: Vec::new(),
+        changed: names(&["a"]),
+        restarted: names(&["one", "x", "b"]),
+    };
+    let sorted = |difference: Difference| {
+        let Difference { kept, added, removed, changed, restarted } = difference;
+        [kept, added, removed, changed, restarted].map(|names| names.into_iter().collect::<BTreeSet<_>>())
+    };
+    let next = world.written(&next);
+    assert_eq!(sorted(changes.show(&next).unwrap()), sorted(expected.clone()));
+    assert_eq!(sorted(changes.apply(next.clone()).await.unwrap()), sorted(expected));
+    assert!(changes.show(&next).unwrap().is_empty());
+    for source in ["a", "b", "c", "d"] {
+        world.more_of(source).await;
+    }
+    // The tap sees the sink that is in place of the old one.
+    let seen = world.collected.of("b").len();
+    let is_new = |tapped: &Tapped| {
+        let number = tapped.payload.as_deref().and_then(|payload| payload.strip_prefix("b "));
+        number.and_then(|number| number.parse().ok()).is_some_and(|number: usize| number > seen)
+    };
+    let found = async { while !is_new(&tap.next().await.expect("the tap lasts as long as the run")) {} };
+    tokio::time::timeout(PATIENCE, found).await.expect("the tap sees the new sink");
+    assert_eq!(*world.built.lock(), BTreeMap::from([(1, 1), (2, 2), (3, 1), (4, 1), (7, 1)]));
+    assert!(handle.is_started() && handle.graph()["sources"].as_array().unwrap().len() == 4);
+    assert_eq!(handle.sources().len(), 4);
+    handle.stop();
+    let summary = ended(running).await;
+    assert!(summary.failure.is_none() && summary.stopped, "{:?}", summary.failure);
+    ["a", "b", "c", "d"].iter().for_each(|source| world.check(source));
+    assert_eq!(summary.positions["b"]["l"], world.collected.of("b").len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_configuration_that_cannot_be_followed_changes_nothing() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    let (changes, handle, running) = world.begin(FIRST, kept(&folder));
+    world.more_of("a").await;
+    let settings = world.written(&FIRST.replace("8MiB", "9MiB"));
+    let refused = changes.apply(settings).await.unwrap_err();
+    assert_eq!(refused.to_string(), "`memory` changed: restart thalweg for this setting");
+    // The components of the new part cannot be built: the old part begins again.
+    let unbuildable = world.written(&FIRST.replace("b: { counting: 2 }", "b: { unbuildable: 0 }"));
+    let refused = changes.apply(unbuildable).await.unwrap_err();
+    assert_eq!(refused, Refused::NotStarted("the port is in use".to_owned()));
+    assert!(changes.show(&world.written(FIRST)).unwrap().is_empty());
+    world.more_of("a").await;
+    world.more_of("c").await;
+    assert_eq!(world.built.lock()[&3], 1);
+    handle.stop();
+    assert!(ended(running).await.failure.is_none());
+    ["a", "b", "c"].iter().for_each(|source| world.check(source));
+    assert_eq!(changes.apply(world.written(FIRST)).await.unwrap_err(), Refused::Ending);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_state_a_source_that_starts_over_is_not_replaced_and_parts_come_and_go() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    let state_dir = StateDir { positions: false, ..kept(&folder) };
+    let (changes, handle, running) = world.begin(FIRST, state_dir);
+    world.more_of("c").await;
+    let changed = world.written(&FIRST.replace("b: { counting: 2 }", "b: { counting: 5 }"));
+    let refused = changes.apply(changed).await.unwrap_err();
+    assert_eq!(refused, Refused::WithoutState("a".to_owned()));
+    let smaller = "memory: 8MiB\nsources: { a: { counting: 1 }, b: { counting: 2 } }\n\
+        pipelines: { one: { from: [a, b], to: x } }\nsinks: { x: { collect: 0 } }\n";
+    let difference = changes.apply(world.written(smaller)).await.unwrap();
+    assert_eq!(difference.removed, ["c", "two", "y"]);
+    let last = world.collected.of("c").len();
+    world.more_of("a").await;
+    assert_eq!(world.collected.of("c").len(), last);
+    handle.stop();
+    assert!(ended(running).await.failure.is_none());
+    ["a", "b", "c"].iter().for_each(|source| world.check(source));
+}
+
+/// For each source that is there: the number of its sink, and an option without effect.
+type Edges = BTreeMap<u8, (u8, u8)>;
+
+fn edges() -> impl Strategy<Value = Edges> {
+    prop::collection::btree_map(0..5_u8, (0..3_u8, 0..2_u8), 1..=5)
+}
+
+fn text(edges: &Edges) -> String {
+    let mut text = "memory: 8MiB\nsources:\n".to_owned();
+    for (source, (_, salt)) in edges {
+        let _ = writeln!(text, "  s{source}: {{ counting: {} }}", 10 * source + salt);
+    }
+    text += "pipelines:\n";
+    for (source, (sink, _)) in edges {
+        let _ = writeln!(text, "  p{source}: {{ from: s{source}, to: k{sink} }}");
+    }
+    text += "sinks:\n";
+    for sink in edges.values().map(|(sink, _)| sink).collect::<BTreeSet<_>>() {
+        let _ = writeln!(text, "  k{sink}: {{ collect: 0 }}");
+    }
+    text
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_edits_lose_no_record_and_repeat_none(first in edges(), edits in prop::collection::vec(edges(), 1..5)) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+            let (changes, handle, running) = world.begin(&text(&first), kept(&folder));
+            let mut now = first;
+            for edit in edits {
+                for source in now.keys() {
+                    world.more_of(&format!("s{source}")).await;
+                }
+                let built = world.built.lock().clone();
+                let difference = changes.apply(world.written(&text(&edit))).await.unwrap();
+                for (source, (_, salt)) in &edit {
+                    let key = 10 * u64::from(*source) + u64::from(*salt);
+                    let is_kept = difference.kept.contains(&format!("s{source}"));
+                    let again = world.built.lock()[&key] - built.get(&key).copied().unwrap_or_default();
+                    assert_eq!(again, u64::from(!is_kept), "`s{source}` in {difference}");
+                }
+                now = edit;
+            }
+            for source in now.keys() {
+                world.more_of(&format!("s{source}")).await;
+            }
+            handle.stop();
+            let summary = ended(running).await;
+            assert!(summary.failure.is_none(), "{:?}", summary.failure);
+            (0..5).for_each(|source| world.check(&format!("s{source}")));
+        });
+    }
+}
