@@ -157,6 +157,8 @@ impl JobRun {
         observer.prepare(first)?;
         let first = prepared_run(first, &options, observer)?;
         let control = Control::new(first.handle());
+        // The run has what it needs of them.
+        job.phases.iter_mut().for_each(|phase| phase.document = None);
         Ok(Self { job, options, first, control })
     }
 

@@ -43,6 +43,9 @@ use division::{Part, Version};
 /// How often it is looked whether a part has started.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// How long a part that has started must not fail, to take the place of another one.
+const PROBATION: Duration = Duration::from_millis(200);
+
 /// How to run parts.
 #[derive(Debug, Clone, Copy)]
 pub struct PartsOptions {
@@ -379,30 +382,33 @@ impl Parts {
         self.running.iter().any(|running| running.number == number && running.is_one_of(parts))
     }
 
-    /// Starts parts and waits until their components are built. Returns why the first one cannot start that
-    /// cannot.
+    /// Starts parts, and waits until their components are built and have worked for a moment: a sink that cannot
+    /// use its state, or its target, says so when it is opened. Returns why a part failed, if one did.
     async fn begin_all(&mut self, joining: &[(Arc<Part>, Begin)]) -> Result<(), String> {
         let first = self.next;
         joining.iter().for_each(|(part, begin)| self.start(part, *begin));
-        while self.running.iter().any(|running| running.is_starting(first)) {
+        let mut proven = None;
+        loop {
+            if !self.running.iter().any(|running| running.is_starting(first)) {
+                let proven = *proven.get_or_insert_with(|| Instant::now() + PROBATION);
+                if joining.is_empty() || Instant::now() >= proven {
+                    return Ok(());
+                }
+            }
             let ended = tokio::select! {
                 ended = self.tasks.join_next() => ended,
                 () = tokio::time::sleep(LOOK) => continue,
             };
-            let is_starting = |number: u64| {
-                self.running.iter().any(|part| part.number == number && part.is_starting(first))
-            };
             match ended {
-                Some(Ok((number, summary))) if is_starting(number) => {
+                Some(Ok((number, summary))) if number >= first => {
                     if let Some(Ended { failure: Some(failure), .. }) = self.end(number, summary) {
                         return Err(failure.to_string());
                     }
                 }
                 Some(ended) => self.note(ended),
-                None => break,
+                None => return Ok(()),
             }
         }
-        Ok(())
     }
 
     /// Ends the parts of a new configuration, and begins those of the old one again.
