@@ -279,7 +279,7 @@ struct Report {
     is_stopping: bool,
     /// True once an error said that the watchdog gets no sign of life.
     is_stuck: bool,
-    /// The number of reloads whose beginning was told, and whether their end is to be told.
+    /// The last reload whose beginning was sent, and whether its end is still to be sent.
     reloads: u64,
     is_reloading: bool,
     status: String,

@@ -9,8 +9,8 @@ use super::source::Target;
 /// Lets a run read its configuration again.
 ///
 /// The run must have been started with `--watch`. Components that are connected with no changed one run on
-/// untouched. The others deliver what is in flight, and those of the new configuration begin in their place. A
-/// configuration with mistakes changes nothing, and the exit code is then 3.
+/// untouched. The others deliver what is in flight, and those of the new configuration begin in their place.
+/// A configuration with mistakes changes nothing, and the exit code is then 3.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg reload --dry-run

@@ -14,8 +14,9 @@ use super::{COMPATIBILITY, address, candidates, schedule, size, time};
 /// Runs a configuration until its sources end, or until a signal stops it.
 ///
 /// Ctrl-C or SIGTERM stops the sources and delivers what is in flight; a second signal ends the run at once.
-/// SIGHUP lets sinks finish their files and open new ones, and with `--watch` reads the configuration again. With `--state`, a run resumes where the last one
-/// ended. A message that cannot be processed is kept, with the reason: see `thalweg errors`.
+/// SIGHUP lets sinks finish their files and open new ones, and with `--watch` reads the configuration again.
+/// With `--state`, a run resumes where the last one ended. A message that cannot be processed is kept, with
+/// the reason: see `thalweg errors`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg run logs.yaml

@@ -20,8 +20,8 @@ use crate::{Flow, Role, Step};
 
 /// A view of a run, and the way to end it. All clones are of the same run.
 ///
-/// The parts of a graph that may change run beside each other, each with a handle of its own. One handle shows
-/// all of them. They share its budget, its taps, and everything else that is not of one part.
+/// The parts of a graph that may change run beside each other, each with a handle of its own. One handle
+/// shows all of them. They share its budget, its taps, and everything else that is not of one part.
 #[derive(Clone)]
 pub struct Handle {
     pub(super) budget: Budget,

@@ -113,13 +113,13 @@ pub struct Run {
     rehearsal: Option<Arc<dyn Rehearsal>>,
     store: Arc<LazyStore>,
     handle: Handle,
-    /// What it has in common with the runs of other parts, if there are any.
+    /// The things that it shares with the runs of other parts, if there are any.
     common: Option<Common>,
     /// Ends the taps with the run, also if it never begins. A part leaves them to the whole.
     _taps: Option<EndOfTaps>,
 }
 
-/// What the runs of parts beside each other have in common, beside their [`Handle`].
+/// The things that the runs of parts share, beside their [`Handle`].
 #[derive(Clone)]
 struct Common {
     store: Arc<LazyStore>,

@@ -44,7 +44,8 @@ pub struct RunOptions {
     /// How long a stopped run may take to deliver what is in flight.
     pub drain_timeout: Duration,
     /// The signals that stop the run (SIGINT, SIGTERM) and reopen its outputs (SIGHUP), if it heeds any. With
-    /// `reloads`, SIGHUP reloads the configuration too. A signal counts from the creation of this value on, also between two phases.
+    /// `reloads`, SIGHUP reloads the configuration too. A signal counts from the creation of this value on,
+    /// also between two phases.
     pub signals: Option<Signals>,
     /// Reloads the configuration while it runs, if that is wanted. The job has one phase then, and none of
     /// the options that only a run from its beginning to its end can have.

@@ -2,7 +2,7 @@
 //!
 //! A reloaded configuration ends a source and builds another one for the same address. In between, the system
 //! would refuse connections and drop datagrams. So a copy of the socket stays open, and the next component
-//! with that address goes on with it: what has come meanwhile waits in the queue of the system.
+//! with that address continues with it: clients that come meanwhile wait in the queue of the system.
 //!
 //! Only a process that may reload makes copies. Sockets that no component takes are closed a moment after the
 //! reload. (Rejected: to give the socket from one component to the other. They do not know each other, and

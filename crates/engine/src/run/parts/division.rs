@@ -50,8 +50,8 @@ impl Part {
         self.graph.sources.iter().any(|source| !source.config.is_auxiliary())
     }
 
-    /// True if a run without state that begins anew gives nothing of its input twice.
-    pub(super) fn may_begin_anew(&self) -> bool {
+    /// True if a run without state that is restarted gives nothing of its input twice.
+    pub(super) fn may_restart(&self) -> bool {
         !self.graph.sources.iter().any(|source| source.config.starts_over())
     }
 

@@ -1,9 +1,9 @@
 //! A graph whose configuration may change while it runs.
 //!
-//! Each [connected part](division) of the graph is a [`Run`] of its own. The parts share the budget, the store
-//! of the state, the temporary files and the handle. A changed configuration is divided in the same way. A
-//! part that is equal runs on untouched. Another one is stopped as a run is: its sources stop, what is in
-//! flight is delivered, the last checkpoint is saved. Then the parts of the new configuration begin in its
+//! Each [connected part](division) of the graph is a [`Run`] of its own. The parts share the budget, the
+//! store of the state, the temporary files and the handle. A changed configuration is divided in the same
+//! way. A part that is equal runs on untouched. Another one is stopped as a run is: its sources stop, what is
+//! in flight is delivered, the last checkpoint is saved. Then the parts of the new configuration begin in its
 //! place, as a next run with the same state does. So a change promises what a stop and a start promise, and
 //! there is no second way to end or begin a component.
 //!
@@ -326,7 +326,7 @@ impl Parts {
         }
         self.drain(&change.leaving).await;
         if self.handle.is_stopping() {
-            // What was to leave has left, and the rest follows.
+            // The parts that were to leave have left, and the others follow.
             return Err(Refused::Ending);
         }
         let begun = match self.check(&plan) {
@@ -355,8 +355,8 @@ impl Parts {
         buffer::warn_of_others(&self.state_dir.folder, &plan.buffers)
     }
 
-    /// Stops parts, and waits until they have delivered what is in flight. What they could not deliver in time
-    /// is not acknowledged: the parts in their place get it again, as a next run does.
+    /// Stops parts, and waits until they have delivered what is in flight. Messages that they could not
+    /// deliver in time are not acknowledged: the parts in their place get them again, as a next run does.
     async fn drain(&mut self, leaving: &[Arc<Part>]) {
         for running in self.running.iter().filter(|running| running.is_one_of(leaving)) {
             running.handle.stop.request();
@@ -382,8 +382,8 @@ impl Parts {
         self.running.iter().any(|running| running.number == number && running.is_one_of(parts))
     }
 
-    /// Starts parts, and waits until their components are built and have worked for a moment: a sink that cannot
-    /// use its state, or its target, says so when it is opened. Returns why a part failed, if one did.
+    /// Starts parts, and waits until their components are built and have worked for a moment: a sink that
+    /// cannot use its state, or its target, says so when it is opened. Returns why a part failed, if one did.
     async fn begin_all(&mut self, joining: &[(Arc<Part>, Begin)]) -> Result<(), String> {
         let first = self.next;
         joining.iter().for_each(|(part, begin)| self.start(part, *begin));
@@ -418,7 +418,7 @@ impl Parts {
         if self.handle.is_stopping() {
             return;
         }
-        let lost = |part: &&Arc<Part>| !self.state_dir.positions && !part.may_begin_anew();
+        let lost = |part: &&Arc<Part>| !self.state_dir.positions && !part.may_restart();
         let begun = match change.leaving.iter().find(lost) {
             // Its input would be read again.
             Some(_) => Err("a part that was removed cannot begin again without a state directory".to_owned()),
