@@ -69,6 +69,13 @@ impl Stop {
         }
     }
 
+    /// Notes that everything ends early because of the request: also all its parts.
+    pub fn heed_all(&self) {
+        self.heed();
+        let parts: Vec<_> = self.0.parts.lock().iter().filter_map(Weak::upgrade).collect();
+        parts.into_iter().for_each(|part| Self(part).heed_all());
+    }
+
     /// True if a task ended early because of the request.
     pub fn was_heeded(&self) -> bool {
         self.0.was_heeded.load(Ordering::Acquire)
@@ -99,6 +106,8 @@ mod tests {
         assert_eq!([&whole, &alone, &other].map(Stop::is_requested), [false, true, false]);
         alone.heed();
         assert_eq!([&whole, &alone, &other].map(Stop::was_heeded), [true, true, false]);
+        whole.heed_all();
+        assert!(other.was_heeded());
         whole.request();
         other.requested().await;
         let late = Stop::default();

@@ -135,7 +135,7 @@ impl Supervisor {
     /// ended.
     fn interrupt(&self) {
         self.handle.stop.request();
-        self.handle.stop.heed();
+        self.handle.stop.heed_all();
     }
 
     /// Notes a failure and requests the sources to stop.

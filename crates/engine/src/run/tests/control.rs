@@ -293,6 +293,66 @@ async fn a_run_of_which_all_sources_were_drained_ends_as_one_that_was_stopped() 
     assert!(summary.stopped && summary.failure.is_none());
 }
 
+/// Notes whether it is finished or suspended.
+#[derive(Clone, Default)]
+struct Ends {
+    name: String,
+    seen: Arc<Mutex<BTreeSet<String>>>,
+}
+
+#[async_trait]
+impl Sink for Ends {
+    async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
+        Ok(WriteOutcome::Durable)
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn finish(&mut self) -> Result<(), Error> {
+        self.seen.lock().insert(format!("{} finished", self.name));
+        Ok(())
+    }
+
+    async fn suspend(&mut self) -> Result<(), Error> {
+        self.seen.lock().insert(format!("{} suspended", self.name));
+        Ok(())
+    }
+}
+
+impl SinkConfig for Ends {
+    fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
+        Ok(Box::new(Self { name: context.name.clone(), ..self.clone() }))
+    }
+}
+
+/// The sink `y` was suspended: whatever heeded a request to one source heeded that to the run.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drained_source_suspends_the_sinks_behind_it_and_no_others() {
+    let (folder, ends) = (tempfile::tempdir().unwrap(), Ends::default());
+    let text = "memory: 8MiB\nsources: { a: { counting: endless }, b: { counting: 50 } }\n\
+        pipelines: { one: { from: a, to: x }, two: { from: b, to: y } }\nsinks: { x: { ends: 0 }, y: { ends: 0 } }\n";
+    let sink = ends.clone();
+    let registry = Registry::new()
+        .with(Role::Source, None, "counting", |last| {
+            Ok(Built::Source(Arc::new(counting(last.as_u64().unwrap_or(u64::MAX)))))
+        })
+        .with(Role::Sink, Some(Flow::Messages), "ends", move |_| Ok(Built::Sink(Arc::new(sink.clone()))));
+    let run = Run::new(plan(text, &registry, 2), kept(&folder)).unwrap();
+    let handle = run.handle();
+    handle.pause("b").unwrap();
+    let running = tokio::spawn(run.wait());
+    until(|| state(&handle, "a") == SourceState::Running).await;
+    handle.drain("a").unwrap();
+    until(|| state(&handle, "a") == SourceState::Ended).await;
+    handle.resume("b").unwrap();
+    let summary = ended(running).await;
+    assert!(summary.stopped && summary.failure.is_none(), "{:?}", summary.failure);
+    let expected = ["x suspended", "y finished"].map(str::to_owned);
+    assert_eq!(*ends.seen.lock(), BTreeSet::from(expected));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_paused_source_gets_memory_again_when_it_is_resumed_and_when_it_is_to_end() {
     let text = "memory: 8MiB\nsources: { in: { numbers: 0 } }\npipelines: { main: { from: in, to: out } }\n\

@@ -66,7 +66,7 @@ impl Wiring<'_> {
         let is_limited = !plan.is_of_buffer(name)
             && (!is_auxiliary || inputs.all(|stage| stage.node.config.is_auxiliary()));
         let rows = plan.rows_to(stage.main.iter().copied());
-        control.stop.join(auxiliaries.stop(is_auxiliary));
+        control.stop.join(if is_auxiliary { auxiliaries.stop() } else { &self.groups[group].stop });
         let limit = environment.limit.filter(|_| is_limited).map(Limit::new);
         if let Some(limit) = limit.clone() {
             // A run is wired once.
