@@ -65,6 +65,7 @@ fn a_changed_file_is_followed_and_mistakes_change_nothing() {
     append(&house, 0..100);
     until("the first lines arrive", || lines_of(&house, "old.txt") == 100);
     // A connection to the part that is kept lasts.
+    until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
     let mut kept = TcpStream::connect(("127.0.0.1", port)).unwrap();
     house.write("c.yaml", configuration(port, "new.txt").as_bytes());
     let reloaded = line_of(&mut log, |line| line["event"] == "reloaded");
