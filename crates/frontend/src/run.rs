@@ -81,7 +81,7 @@ pub fn run(configuration: &Configuration, request: &RunRequest) -> Result<Exit, 
         && let Some(job) = built.take().transpose()?
     {
         // The wait for the first run has a log too, whose level a client may change.
-        request.show.begin_log(&MultiProgress::new(), &job.phases)?;
+        request.show.begin_log(&MultiProgress::new(), &job.phases, false)?;
     }
     let listeners = Arc::new(Listeners::new(&request.show.listen));
     let around = Around {

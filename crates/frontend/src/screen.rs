@@ -42,10 +42,16 @@ pub struct Show {
 }
 
 impl Show {
-    /// Begins the log of phases. It is set up once per process: embedders may collect logs in a later run.
-    pub(crate) fn begin_log(&self, bars: &MultiProgress, phases: &[Phase]) -> Result<(), LoadError> {
+    /// Begins the log of phases. It is set up once per process: embedders, and a configuration that `changes`,
+    /// may collect logs later.
+    pub(crate) fn begin_log(
+        &self,
+        bars: &MultiProgress,
+        phases: &[Phase],
+        changes: bool,
+    ) -> Result<(), LoadError> {
         let mut sources = phases.iter().flat_map(|phase| &phase.graph.sources);
-        let collects = self.warns || sources.any(|source| source.config.collects_logs());
+        let collects = self.warns || changes || sources.any(|source| source.config.collects_logs());
         log::begin(bars, self.json, self.quiet && !self.warns, collects)
     }
 }
@@ -219,7 +225,7 @@ impl Observer for Screen {
     fn prepare(&mut self, phase: &Phase) -> Result<(), LoadError> {
         let progress = Progress::new(&phase.graph, &self.show);
         log::name_components(&phase.graph);
-        self.show.begin_log(progress.bars(), slice::from_ref(phase))?;
+        self.show.begin_log(progress.bars(), slice::from_ref(phase), self.reloads.is_some())?;
         self.progress = Some(progress);
         if let Some(events) = &self.events {
             events.begin(phase);

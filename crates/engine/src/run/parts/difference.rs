@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use thalweg_config::counted;
 
-use super::division::{Part, Version};
+use super::division::{Components, Part, Version};
 
 /// The components of a changed configuration: sources, pipelines and sinks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +29,25 @@ impl Difference {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         [&self.added, &self.removed, &self.changed, &self.restarted].iter().all(|names| names.is_empty())
+    }
+}
+
+impl Difference {
+    /// Notes the components of a part that is not kept. Returns how it begins.
+    fn note(&mut self, part: &Part, before: &Components<'_>) -> Begin {
+        let mut begin = Begin::New;
+        for (key, node) in part.components() {
+            let names = match before.get(key) {
+                None => &mut self.added,
+                Some((former, _)) if *former == node => &mut self.restarted,
+                Some(_) => &mut self.changed,
+            };
+            names.push(key.1.to_string());
+            if before.contains_key(key) {
+                begin = Begin::Continues;
+            }
+        }
+        begin
     }
 }
 
@@ -134,18 +153,7 @@ impl Change {
                 kept.push(part.clone());
                 continue;
             }
-            let mut begin = Begin::New;
-            for (key, node) in part.components() {
-                let names = match before.get(key) {
-                    None => &mut difference.added,
-                    Some((former, _)) if *former == node => &mut difference.restarted,
-                    Some(_) => &mut difference.changed,
-                };
-                names.push(key.1.to_string());
-                if before.contains_key(key) {
-                    begin = Begin::Continues;
-                }
-            }
+            let begin = difference.note(part, &before);
             joining.push((part.clone(), begin));
         }
         let leaving: Vec<Arc<Part>> = last

@@ -22,6 +22,9 @@ const UNKNOWN_FIELDS: &str = "unknown_fields";
 /// The section of a component, and its name.
 type Key = (&'static str, Arc<str>);
 
+/// The components of a version: each as it is written, and the part that it is in.
+pub(super) type Components<'v> = HashMap<&'v Key, (&'v Node, &'v Arc<Part>)>;
+
 /// A graph, and the document that it was read from.
 #[derive(Clone)]
 pub struct Written {
@@ -96,7 +99,7 @@ impl Version {
     }
 
     /// Each component, and the part that it is in.
-    pub(super) fn components(&self) -> HashMap<&Key, (&Node, &Arc<Part>)> {
+    pub(super) fn components(&self) -> Components<'_> {
         let parts = self.parts.iter();
         parts.flat_map(|part| part.components().map(move |(key, node)| (key, (node, part)))).collect()
     }
