@@ -48,7 +48,13 @@ impl Stop {
         if self.0.whole.set(whole.clone()).is_err() {
             return;
         }
-        whole.0.parts.lock().push(Arc::downgrade(&self.0));
+        let mut parts = whole.0.parts.lock();
+        // Parts come and go while the whole lasts.
+        if parts.len() == parts.capacity() {
+            parts.retain(|part| part.strong_count() > 0);
+        }
+        parts.push(Arc::downgrade(&self.0));
+        drop(parts);
         // Added first: a request that comes meanwhile finds the part, or is seen here.
         if whole.is_requested() {
             self.request();

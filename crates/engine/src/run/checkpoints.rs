@@ -421,15 +421,18 @@ impl Checkpoints {
 /// # Errors
 /// If the store cannot be used.
 pub(super) fn begin(store: &Store, groups: &[Arc<Checkpoints>]) -> Result<(), Error> {
-    remove_uncovered(store)?;
+    remove_uncovered(store, &store.uncovered_letters()?)?;
     store.cover_letters(rereading(groups))
 }
 
-/// As [`begin`], for a part that begins while others run: their letters are their own.
+/// As [`begin`], for a part that begins while others run: their letters are their own. There are uncovered
+/// ones if the part before this one could not deliver all that was in flight.
 ///
 /// # Errors
 /// If the store cannot be used.
 pub(super) fn begin_beside(store: &Store, groups: &[Arc<Checkpoints>]) -> Result<(), Error> {
+    let again = store.uncovered_letters_of(|source| rereading(groups).any(|own| **own == *source))?;
+    remove_uncovered(store, &again)?;
     store.cover_letters_beside(rereading(groups))
 }
 
@@ -438,7 +441,7 @@ pub(super) fn begin_beside(store: &Store, groups: &[Arc<Checkpoints>]) -> Result
 /// # Errors
 /// If the store cannot be used.
 pub(super) fn begin_parts(store: &Store) -> Result<(), Error> {
-    remove_uncovered(store)?;
+    remove_uncovered(store, &store.uncovered_letters()?)?;
     store.cover_letters(std::iter::empty())
 }
 
@@ -448,14 +451,13 @@ fn rereading(groups: &[Arc<Checkpoints>]) -> impl Iterator<Item = &Arc<str>> {
     groups.flat_map(|group| group.positions.iter().map(|(source, _)| source))
 }
 
-fn remove_uncovered(store: &Store) -> Result<(), Error> {
-    let again = store.uncovered_letters()?;
+fn remove_uncovered(store: &Store, again: &[DeadLetterId]) -> Result<(), Error> {
     if !again.is_empty() {
         tracing::info!(
             "{} dead letters of a run that was killed are removed: their messages are processed again",
             again.len()
         );
-        store.remove_letters(&again)?;
+        store.remove_letters(again)?;
     }
     Ok(())
 }

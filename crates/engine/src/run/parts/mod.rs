@@ -418,15 +418,12 @@ impl Parts {
         if self.handle.is_stopping() {
             return;
         }
-        let lost = |part: &&Arc<Part>| !self.state_dir.positions && !part.may_restart();
-        let begun = match change.leaving.iter().find(lost) {
-            // Its input would be read again.
-            Some(_) => Err("a part that was removed cannot begin again without a state directory".to_owned()),
-            None => {
-                let before: Vec<_> =
-                    change.leaving.iter().map(|part| (part.clone(), Begin::Continues)).collect();
-                self.begin_all(&before).await
-            }
+        let before: Vec<_> = change.leaving.iter().map(|part| (part.clone(), Begin::Continues)).collect();
+        // Otherwise their input would be read again.
+        let may_restart = self.state_dir.positions || before.iter().all(|(part, _)| part.may_restart());
+        let begun = match may_restart {
+            true => self.begin_all(&before).await,
+            false => Err("a part that was removed cannot begin again without a state directory".to_owned()),
         };
         if let Err(reason) = begun {
             let text = format!("neither the new configuration nor the old one could start: {reason}");
