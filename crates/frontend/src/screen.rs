@@ -42,8 +42,8 @@ pub struct Show {
 }
 
 impl Show {
-    /// Begins the log of phases. It is set up once per process: embedders, and a configuration that `changes`,
-    /// may collect logs later.
+    /// Begins the log of phases. It is set up once per process: embedders, and a configuration that
+    /// `changes`, may collect logs later.
     pub(crate) fn begin_log(
         &self,
         bars: &MultiProgress,

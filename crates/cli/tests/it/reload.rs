@@ -125,6 +125,21 @@ fn a_client_sees_the_difference_and_a_source_that_listens_refuses_no_connection(
 }
 
 #[test]
+fn an_address_that_another_program_has_is_found_before_anything_stops() {
+    let port = free_port();
+    let house = House::with(&[("c.yaml", &configuration(port, "old.txt")), ("in.txt", "")]);
+    let (service, _log, address) = listening(&house, &["--state", "state", "--watch"]);
+    until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    house.write("c.yaml", configuration(other.local_addr().unwrap().port(), "old.txt").as_bytes());
+    let said = house.run(&["reload", &address]);
+    assert_eq!(said.code, Some(3));
+    assert!(said.err.contains("`asked` cannot listen on"), "{}", said.err);
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_ok());
+    assert_eq!(service.stop(), Some(0));
+}
+
+#[test]
 fn a_run_that_does_not_watch_says_so_and_one_without_state_refuses_to_read_again() {
     let port = free_port();
     let house = House::with(&[("c.yaml", &configuration(port, "old.txt")), ("in.txt", "")]);

@@ -15,6 +15,7 @@
 
 mod difference;
 mod division;
+mod listeners;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -321,6 +322,8 @@ impl Parts {
         let change = self.changes.change(written)?;
         let plan = Plan::new(&written.graph, self.options.cores);
         check_buffers(&plan, &self.state_dir).map_err(|error| Refused::Unusable(error.full()))?;
+        let last = self.changes.current.lock().clone();
+        thalweg_runtime::blocking(|| listeners::check(&change, &last))?;
         for running in &self.running {
             running.handle.removed.write().clone_from(&change.removed);
         }
