@@ -126,7 +126,7 @@ pub struct Arguments {
     /// flight, and those of the new configuration begin in their place. With `--state` they continue where
     /// the old ones ended. Without it, a source that would read its input from the beginning again cannot be
     /// changed. A configuration with mistakes changes nothing.
-    #[arg(long, conflicts_with_all = ["repeat", "schedule", "limit", "dry_run"])]
+    #[arg(long, conflicts_with_all = ["repeat", "limit", "dry_run"])]
     watch: bool,
     /// A service definition of capyfile; CONFIG is then `service:processor`. If CONFIG has this form without
     /// the option, the environment names the definition: see `thalweg serve`. A definition that is CONFIG
