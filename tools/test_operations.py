@@ -23,7 +23,7 @@ METRICS = set(re.findall(r"^\| `(thalweg_\w+)` \|", PAGE, re.MULTILINE)) | {
     f"{name}_{part}" for name in HISTOGRAMS for part in ("bucket", "sum", "count")
 }
 # `le` is the bound of a bucket of a histogram.
-LABELS = set(re.findall(r"`(component|kind|role|version|from|output|to)`", PAGE)) | {"instance", "job", "le"}
+LABELS = set(re.findall(r"`(component|kind|role|version|from|output|to|holder)`", PAGE)) | {"instance", "job", "le"}
 RELEASE = "orders"
 
 
@@ -40,7 +40,7 @@ class Monitoring(unittest.TestCase):
 
     def test_the_page_has_metrics_and_labels(self):
         self.assertGreater(len(METRICS), 15)
-        self.assertEqual(LABELS, {"component", "kind", "role", "version", "from", "output", "to", "instance", "job", "le"})
+        self.assertEqual(LABELS, {"component", "kind", "role", "version", "from", "output", "to", "holder", "instance", "job", "le"})
 
     def test_alerts_use_metrics_that_exist_and_say_what_to_do(self):
         page = (ROOT / "docs/operating/monitoring.md").read_text()

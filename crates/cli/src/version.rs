@@ -7,9 +7,10 @@ pub const SHORT: &str =
     concat!(env!("CARGO_PKG_VERSION"), " (", env!("THALWEG_BUILT_FROM"), ", ", env!("THALWEG_TARGET"), ")");
 
 /// The optional features, and whether the program has them.
-const FEATURES: [(&str, bool); 11] = [
+const FEATURES: [(&str, bool); 12] = [
     ("amqp", cfg!(feature = "amqp")),
     ("avif", cfg!(feature = "avif")),
+    ("aws", cfg!(feature = "aws")),
     ("geoip", cfg!(feature = "geoip")),
     ("images", cfg!(feature = "images")),
     ("kafka", cfg!(feature = "kafka")),

@@ -23,6 +23,8 @@ pub mod foreign;
 pub mod gollum;
 mod made;
 mod native;
+#[cfg(test)]
+mod page;
 mod report;
 
 use thalweg_config::{Comments, Diagnostics, Document};

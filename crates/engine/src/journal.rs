@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::Error;
-use crate::store::Store;
+use crate::store::{OutputFile, Store};
 
 /// Records the progress of long work, such as the uploaded parts of a file, so that a later run resumes it.
 /// Entries survive `kill -9`. The system decides whether they survive a loss of power, so it must be harmless
@@ -64,6 +64,60 @@ impl Journal {
     /// Deletes all entries whose names start with a prefix.
     pub fn forget(&self, prefix: &str) -> Result<(), Error> {
         self.names(prefix)?.iter().try_for_each(|name| self.store.note(&self.component, name, None))
+    }
+
+    /// Opens the file of an unfinished output, to append bytes after the first `length` ones. The rest, which
+    /// a run added that was killed, is cut off. A file that shall be empty is created.
+    ///
+    /// An output with a file also needs an [entry](Self::UNFINISHED), so that a run without the component is
+    /// refused.
+    ///
+    /// # Errors
+    /// If the file cannot be opened, or has fewer bytes.
+    pub fn open_output(&self, name: &str, length: u64) -> Result<OutputFile, Error> {
+        self.store.outputs().open(&self.component, name, length)
+    }
+
+    /// Passes the first `length` bytes in the file of an unfinished output to `take`, a piece at a time.
+    ///
+    /// # Errors
+    /// If the file is missing or has fewer bytes, and the errors of `take`.
+    pub fn read_output(
+        &self,
+        name: &str,
+        length: u64,
+        take: impl FnMut(Vec<u8>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.store.outputs().read(&self.component, name, length, take)
+    }
+
+    /// Returns the error of an output whose file does not fit the checksum in the checkpoint.
+    pub fn changed_output(&self, name: &str) -> Error {
+        self.store.outputs().changed(&self.component, name)
+    }
+
+    /// Returns the number of outputs that have a file.
+    ///
+    /// # Errors
+    /// If the state directory cannot be read.
+    pub fn count_outputs(&self) -> Result<usize, Error> {
+        self.store.outputs().count(&self.component)
+    }
+
+    /// Removes the file of an output, if it has one.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub fn forget_output(&self, name: &str) -> Result<(), Error> {
+        self.store.outputs().remove(&self.component, name)
+    }
+
+    /// Removes the files of all outputs, except of those with these names.
+    ///
+    /// # Errors
+    /// If one cannot be removed.
+    pub fn forget_outputs_except<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<(), Error> {
+        self.store.outputs().remove_except(&self.component, names)
     }
 }
 

@@ -76,6 +76,6 @@ pub use source_output::{Meter, Reading, Received, Settled, SourceOutput};
 #[cfg(target_os = "linux")]
 pub use store::RunningLetters;
 pub use store::fuzzing;
-pub use store::{Added, DeadLetter, DeadLetterCounts, DeadLetterId, KeptFile, Owner, Store};
+pub use store::{Added, DeadLetter, DeadLetterCounts, DeadLetterId, KeptFile, OutputFile, Owner, Store};
 pub use temporary::Temporaries;
 pub use thalweg_record::{Output, Outputs};

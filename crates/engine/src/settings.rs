@@ -73,9 +73,9 @@ pub struct DeadLetterLimits {
     /// The maximum number of letters.
     pub max_count: u64,
     /// The treatment of a letter that exceeds the limits. With `block`, its message is not acknowledged, and
-    /// the run waits until it is stopped: `thalweg errors replay` or `errors clear` make room for the next
-    /// run. With `fail`, the run ends with an error. With `drop`, the oldest letters are dropped, counted and
-    /// reported.
+    /// the run waits until `thalweg errors clear` makes room, or until it is stopped: then `errors replay`
+    /// makes room for the next run. With `fail`, the run ends with an error. With `drop`, the oldest letters
+    /// are dropped, counted and reported.
     #[schemars(example = &"drop")]
     pub when_full: WhenFull,
 }

@@ -30,7 +30,9 @@ pub use ack::{Ack, DividedOrigins, Outcome, Settlement};
 pub use batch::{
     Batch, ERROR_COMPONENT, ERROR_REASON, INTRINSIC, Meta, PAYLOAD, all_but, is_metadata, is_record,
 };
-pub use budget::{Arena, Budget, Gate, Incomplete, LONGEST_TEXT, Lease, Opening, Share, Turn, size_text};
+pub use budget::{
+    Arena, Budget, Gate, Held, Incomplete, LONGEST_TEXT, Lease, Opening, Share, Turn, size_text,
+};
 pub use file::{
     Content, Ending, Fetching, File, OpenContent, Origin, Pace, Problem, ReadRanges, Report, Take, Temporary,
     Times,

@@ -15,6 +15,9 @@
 //! Temporary failures are retried ([`Retries`]), after pauses that double or that the server asks for. Bytes
 //! that arrived before a connection broke are kept, and only the rest is requested again.
 //!
+//! [`AmazonSigner`] signs requests to services of Amazon that are no stores, with credentials from the same
+//! places.
+//!
 //! This crate contains URLs, credentials, requests and their failures. Memory budgets, limits on concurrency,
 //! and the use of the bytes do not belong here. The caller decides on those, because it knows what else is
 //! running.
@@ -34,6 +37,7 @@
 //!
 //! See docs/decisions/037-replies-are-checked-and-retried-here.md.
 
+mod amazon;
 mod answers;
 mod attempt;
 mod error;
@@ -52,6 +56,7 @@ mod upload;
 mod url;
 mod walk;
 
+pub use amazon::{AmazonAccess, AmazonSigner, SigningError};
 pub use attempt::{AttemptError, Receiver, receive, state};
 pub use error::StoreError;
 pub use fingerprint::Fingerprint;

@@ -20,8 +20,8 @@
 //! skipped test: what is skipped silently is not tested.
 //!
 //! Three things must not live here: code that the program itself needs (this crate is for `dev-dependencies`
-//! and the benchmark); knowledge of thalweg's own crates (it depends on none of them, so that any of them can
-//! be tested with it); and fake stores.
+//! and the benchmark); knowledge of thalweg's own crates (it depends on none of them but the guard
+//! [`Patience`], so that any of them can be tested with it); and fake stores.
 //!
 //! See docs/decisions/052-tests-use-real-servers.md.
 
@@ -34,7 +34,7 @@ mod etcd;
 mod kafka;
 mod mqtt;
 mod nats;
-mod patience;
+mod outage;
 mod postgres;
 mod program;
 mod proxy;
@@ -55,12 +55,13 @@ pub use kafka::{Kafka, Secured};
 pub use krafka::{ConsumerRecord, Record};
 pub use mqtt::{Mqtt, MqttMessage};
 pub use nats::{ConsumerState, Nats, NatsMessage};
-pub use patience::Patience;
+pub use outage::{Lost, Outage};
 pub use postgres::Postgres;
 pub use proxy::{Fault, Proxy, Rule, Seen, Times};
 pub use redis::{Redis, RedisClient, RedisValue};
 pub use s3::S3;
 pub use server::Server;
+pub use thalweg_patience::Patience;
 pub use tools::Tools;
 pub use web::WebFiles;
 pub use web_records::WebRecords;

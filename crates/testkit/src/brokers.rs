@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use thalweg_testbed::{Amqp, Kafka, Mqtt, Nats, NatsMessage, Postgres, Record, Redis};
 
+use crate::amazon::AmazonServer;
+
 /// Returns the broker of Kafka, which lives as long as one of those who asked for it holds it.
 ///
 /// # Errors
@@ -32,6 +34,15 @@ pub fn nats() -> io::Result<Arc<Nats>> {
 pub fn mqtt() -> io::Result<Arc<Mqtt>> {
     static SERVER: Mutex<Weak<Mqtt>> = Mutex::new(Weak::new());
     shared(&SERVER, Mqtt::start)
+}
+
+/// Returns the server of Amazon's services, in the same way.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn amazon() -> io::Result<Arc<AmazonServer>> {
+    static SERVER: Mutex<Weak<AmazonServer>> = Mutex::new(Weak::new());
+    shared(&SERVER, AmazonServer::start)
 }
 
 /// Returns the server of AMQP, in the same way.
@@ -72,7 +83,8 @@ fn shared<T>(known: &Mutex<Weak<T>>, start: impl FnOnce() -> io::Result<T>) -> i
 
 /// A topic of its own: of Kafka, with one partition; a stream of NATS, with one subject of the same name; a
 /// topic of MQTT, with a session of the same name that has its messages; a queue of AMQP, a stream or a list
-/// of Redis; or a table of PostgreSQL with the columns `id` and `line`.
+/// of Redis; a table of PostgreSQL with the columns `id` and `line`; or what a service of Amazon has in place
+/// of a topic.
 pub struct Topic {
     broker: Broker,
     /// Its name.
@@ -93,6 +105,20 @@ enum Broker {
     Redis(Arc<Redis>),
     RedisList(Arc<Redis>),
     Postgres(Arc<Postgres>),
+    Amazon(Arc<AmazonServer>, Amazon),
+}
+
+/// The counterpart of a topic at a service of Amazon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Amazon {
+    /// A queue of SQS, or a topic of SNS with a queue of the same name.
+    Queue,
+    /// A stream of Kinesis.
+    Stream,
+    /// A delivery stream of Firehose.
+    Delivery,
+    /// A log group and a log stream of CloudWatch Logs.
+    Logs,
 }
 
 impl Topic {
@@ -160,6 +186,52 @@ impl Topic {
         Ok(Self { broker: Broker::Postgres(postgres), name })
     }
 
+    /// Returns a queue of SQS without messages.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn of_sqs() -> io::Result<Self> {
+        Self::of_amazon(Amazon::Queue, |server, name| drop(server.create_queue(name)))
+    }
+
+    /// Returns a topic of SNS.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn of_sns() -> io::Result<Self> {
+        Self::of_amazon(Amazon::Queue, |server, name| drop(server.create_topic(name)))
+    }
+
+    /// Returns a stream of Kinesis with one shard.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn of_kinesis() -> io::Result<Self> {
+        Self::of_amazon(Amazon::Stream, |server, name| server.create_stream(name, 1))
+    }
+
+    /// Returns a delivery stream of Firehose.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn of_firehose() -> io::Result<Self> {
+        Self::of_amazon(Amazon::Delivery, AmazonServer::create_delivery_stream)
+    }
+
+    /// Returns the name of a log group and a log stream, which do not exist.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn of_logs() -> io::Result<Self> {
+        Self::of_amazon(Amazon::Logs, |_, _| {})
+    }
+
+    fn of_amazon(service: Amazon, create: impl FnOnce(&AmazonServer, &str)) -> io::Result<Self> {
+        let (server, name) = (amazon()?, name());
+        create(&server, &name);
+        Ok(Self { broker: Broker::Amazon(server, service), name })
+    }
+
     /// Returns the address of the broker.
     pub fn address(&self) -> String {
         match &self.broker {
@@ -169,6 +241,7 @@ impl Topic {
             Broker::Amqp(amqp) => amqp.address().to_string(),
             Broker::Redis(redis) | Broker::RedisList(redis) => redis.address().to_string(),
             Broker::Postgres(postgres) => postgres.address().to_string(),
+            Broker::Amazon(server, _) => server.address().to_string(),
         }
     }
 
@@ -197,6 +270,14 @@ impl Topic {
                 rows.chunks(1000).try_for_each(|rows| {
                     postgres.run(&format!("INSERT INTO \"{name}\" (line) VALUES {}", rows.join(", ")))
                 })
+            }
+            Broker::Amazon(server, Amazon::Queue) => {
+                server.enqueue(name, lines);
+                Ok(())
+            }
+            Broker::Amazon(server, _) => {
+                server.put_records(name, lines.map(|line| ("k", line)));
+                Ok(())
             }
         }
     }
@@ -238,6 +319,19 @@ impl Topic {
             Broker::Postgres(postgres) => {
                 let rows = postgres.rows(&format!("SELECT line FROM \"{}\" ORDER BY id", self.name))?;
                 rows.iter().for_each(|row| add(row.concat().as_bytes()));
+            }
+            Broker::Amazon(server, Amazon::Queue) => {
+                let sent = server.sent(&self.name);
+                let texts = sent.iter().filter_map(|message| message["MessageBody"].as_str());
+                texts.for_each(|text| add(text.as_bytes()));
+            }
+            Broker::Amazon(server, Amazon::Stream) => {
+                server.records(&self.name).iter().for_each(|(_, data)| add(data));
+            }
+            // The sink ends each message with a line feed.
+            Broker::Amazon(server, Amazon::Delivery) => return Ok(server.delivered(&self.name)),
+            Broker::Amazon(server, Amazon::Logs) => {
+                server.events(&self.name, &self.name).iter().for_each(|(_, event)| add(event.as_bytes()));
             }
         }
         Ok(lines)

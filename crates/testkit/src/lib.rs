@@ -5,7 +5,8 @@
 //! repeats stay within the documented bound, wherever the process is interrupted.
 //!
 //! - [`records`] are numbered, and [`oracle`] compares those that arrived with those that were sent.
-//! - [`program`] starts the program, interrupts it and measures it. [`servers`] are its peers.
+//! - [`program`] starts the program, interrupts it and measures it. [`servers`] are its peers, and [`amazon`]
+//!   plays those services of which there is no server.
 //! - [`feed`] and [`outlet`] describe components as the two ends of a pipeline: how input is made, how output
 //!   is read, and what is promised. [`cases`] has one for every registered component.
 //! - [`scenario`] runs a feed into an outlet through interruptions, and asks the oracle.
@@ -19,6 +20,7 @@
 //!
 //! Code that the program needs must not live here.
 
+pub mod amazon;
 pub mod brokers;
 pub mod cases;
 pub mod disk;

@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, pidfd_open, pidfd_send_signal};
 use tempfile::TempDir;
+use thalweg_testbed::Patience;
 
-/// How long a run may take before the test fails, because it hangs. As the testbed's `Patience`, it is longer
-/// than any run that works needs on a slow machine with a slow disk: 60 s were not enough for one that keeps
-/// 200 MB of unfinished output beside other tests.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+/// How long a run may take before the test fails, because it hangs.
+pub const PATIENCE: Duration = Patience::LIMIT;
 /// The name of the state directory of all runs that have one.
 pub(crate) const STATE: &str = "state";
 /// The time between two looks at a process.

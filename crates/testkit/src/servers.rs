@@ -241,6 +241,46 @@ impl Server {
         Self::of_topic(Topic::of_postgres()?)
     }
 
+    /// Returns a queue of SQS.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn sqs_queue() -> io::Result<Self> {
+        Self::of_topic(Topic::of_sqs()?)
+    }
+
+    /// Returns a topic of SNS.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn sns_topic() -> io::Result<Self> {
+        Self::of_topic(Topic::of_sns()?)
+    }
+
+    /// Returns a stream of Kinesis.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn kinesis_stream() -> io::Result<Self> {
+        Self::of_topic(Topic::of_kinesis()?)
+    }
+
+    /// Returns a delivery stream of Firehose.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn delivery_stream() -> io::Result<Self> {
+        Self::of_topic(Topic::of_firehose()?)
+    }
+
+    /// Returns a log group and a log stream of CloudWatch Logs.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn log_stream() -> io::Result<Self> {
+        Self::of_topic(Topic::of_logs()?)
+    }
+
     fn of_topic(topic: Topic) -> io::Result<Self> {
         let address = topic.address().parse().map_err(io::Error::other)?;
         Ok(Self { address, state: Arc::default(), thread: None, store: None, topic: Some(topic) })

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use thalweg_engine::Flow;
 use thalweg_runtime::Failpoint;
 
-use crate::brokers::{amqp, broker, mqtt, nats, postgres, redis};
+use crate::brokers::{amazon, amqp, broker, mqtt, nats, postgres, redis};
 use crate::cases::{feeds, files, outlets};
 use crate::feed::{Feed, Nature};
 use crate::matrix;
@@ -194,8 +194,13 @@ fn each<S: Sync>(
     let wanted = std::env::var("CASE").unwrap_or_default();
     pairs.retain(|(feed, outlet)| case_name(feed, outlet).contains(&wanted));
     // Otherwise each scenario would start it.
-    let needs = |name| pairs.iter().any(|(feed, outlet)| [feed.component, outlet.component].contains(&name));
+    let needs = |name: &str| {
+        pairs
+            .iter()
+            .any(|(feed, outlet)| [feed.component, outlet.component].iter().any(|of| of.starts_with(name)))
+    };
     let _brokers = (
+        needs("aws_").then(amazon),
         needs("amqp").then(amqp),
         needs("kafka").then(broker),
         needs("mqtt").then(mqtt),

@@ -16,7 +16,7 @@ use super::candidates;
 /// the state folder (`--state`, or `state:` in the configuration); without one, in a folder in `.thalweg`
 /// beside the configuration. A state folder belongs to one configuration, and others are refused. When a
 /// configuration was moved, it continues. To hand the folder over otherwise, delete the file `owner` in it.
-/// `list` and `show` may be used while a run is active.
+/// `list`, `show` and `clear` may be used while a run is active.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg errors list logs.yaml

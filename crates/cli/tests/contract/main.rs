@@ -12,6 +12,7 @@ mod memory;
 mod power;
 mod promises;
 mod roles;
+mod unfinished;
 mod walk;
 
 use std::path::{Path, PathBuf};

@@ -65,9 +65,12 @@ fn count(calls: &[String], start: &str) -> usize {
     calls.iter().filter(|call| syncs(call, start)).count()
 }
 
+/// Where large unfinished output of a checkpoint is.
+const UNFINISHED: &str = "state/unfinished/";
+
 /// True for a checkpoint. The files of the state directory are made and closed by `fsync`.
 fn is_checkpoint(call: &str) -> bool {
-    call.starts_with("fdatasync state/")
+    call.starts_with("fdatasync state/") && !syncs(call, UNFINISHED)
 }
 
 #[test]
@@ -135,6 +138,45 @@ fn files_of_a_folder_are_on_the_disk_if_fsync_says_so_and_objects_always() {
     // A checkpoint covers the object before it is visible.
     let expected = ["fsync out/", "checkpoint", "fsync out/", "rename", "fsync out"];
     assert_eq!(output.get(..expected.len()), Some(&expected[..]), "{calls:?}");
+}
+
+#[test]
+fn large_unfinished_output_is_on_the_disk_before_the_checkpoint_that_has_it_and_is_synced_once() {
+    let text = "x".repeat(999);
+    let config = format!(
+        "sources: {{ in: {{ generate: {{ lines: [{text}], count: {LINES}, rate: 600 }} }} }}\n\
+         pipelines: {{ main: {{ from: in, to: out, transforms: [ pack: {{ name: p, max_file_bytes: 1GiB }} ] }} }}\n\
+         sinks: {{ out: {{ directory: {{ path: out }} }} }}\n"
+    );
+    let Some(calls) = calls(&program(&config)) else { return };
+    let first = calls.iter().position(|call| syncs(call, UNFINISHED)).unwrap();
+    let listed = calls.iter().position(|call| call == "fsync state/unfinished").unwrap();
+    assert!(calls[listed..first].iter().any(|call| call == "fsync state"), "{calls:?}");
+    let of_interest = calls.iter().filter(|call| is_checkpoint(call) || syncs(call, UNFINISHED));
+    let order: Vec<bool> = of_interest.map(|call| is_checkpoint(call)).collect();
+    assert!(order.windows(2).all(|pair| pair[0] || pair[1]), "{calls:?}");
+    assert_eq!(order.last(), Some(&true), "{calls:?}");
+}
+
+/// The run that created the file may have ended before its directory was synced.
+#[test]
+fn the_name_of_a_file_that_a_killed_run_left_is_on_the_disk_before_a_checkpoint_has_it() {
+    // One message is more than the state keeps without a file.
+    let text = "x".repeat(100_000);
+    let program = program(&format!(
+        "sources: {{ in: {{ generate: {{ lines: [{text}], count: 30, rate: 20 }} }} }}\n\
+         pipelines: {{ main: {{ from: in, to: out, transforms: [ pack: {{ name: p, max_file_bytes: 1GiB }} ] }} }}\n\
+         sinks: {{ out: {{ directory: {{ path: out }} }} }}\n"
+    ));
+    let killed = Launch::of("pipeline.yaml").with_failpoints("checkpoint.before=kill@1");
+    let killed = program.start(&killed).unwrap().wait().unwrap();
+    assert_eq!(killed.signal, Some(9), "{}", killed.log);
+    assert_eq!(std::fs::read_dir(program.path(UNFINISHED)).unwrap().count(), 1);
+    let Some(calls) = calls(&program) else { return };
+    let first = calls.iter().position(|call| syncs(call, UNFINISHED)).unwrap();
+    for folder in ["fsync state/unfinished", "fsync state"] {
+        assert!(calls[..first].iter().any(|call| call == folder), "{folder}: {calls:?}");
+    }
 }
 
 /// The end of the output, which a checkpoint covers and no `fsync` has put on the disk, is lost.

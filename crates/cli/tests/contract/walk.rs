@@ -74,6 +74,8 @@ fn every_component_has_its_suite() {
 
 /// The components that have a maximum size of a message but no character set, and why.
 const WITHOUT_CHARSET: &[(&str, &str)] = &[
+    ("aws_kinesis_streams", "the records of a stream are not cut"),
+    ("aws_sqs", "the messages of a queue are not cut"),
     ("journald", "the journal's export format is UTF-8"),
     ("amqp", "the messages of a server are not cut"),
     ("kafka", "the messages of a broker are not cut"),
@@ -109,6 +111,9 @@ fn every_case_is_of_a_registered_component() {
 /// For each source: whether messages that no checkpoint covers come again, and whether a run without a state
 /// gets all messages from the beginning. If not, sinks append.
 const SOURCES: &[(&str, &str, bool, bool)] = &[
+    ("aws_kinesis_streams", "{ stream: x }", true, true),
+    ("aws_kinesis_streams", "{ stream: x, start: latest }", true, false),
+    ("aws_sqs", "{ queue: x }", true, false),
     ("amqp", "{ servers: x, queues: x }", true, false),
     ("exec", "{ command: x }", false, true),
     ("exec", "{ command: x, every: 1m }", false, false),

@@ -272,6 +272,9 @@ fn counters_edges_and_latencies_are_those_of_the_run() {
     let edge = edges.iter().find(|edge| edge["from"] == "in" && edge["output"] == "main").unwrap();
     assert!(edge["messages"].as_u64().unwrap() > 0, "{edge}");
     assert!(stats["budget"]["limit"].as_u64().unwrap() > 0, "{stats}");
+    for holder in ["in", "out", "dead letters", "other work"] {
+        assert!(named(&stats["budget"]["holders"], "name", holder)["bytes"].is_u64(), "{stats}");
+    }
     assert!(stats["dead_letters"]["full"].is_null(), "{stats}");
     let (_, metrics) = running.get("/metrics");
     for line in [
@@ -279,6 +282,7 @@ fn counters_edges_and_latencies_are_those_of_the_run() {
         "thalweg_source_latency_seconds_count{component=\"in\"} ",
         "thalweg_source_oldest_unsettled_seconds{component=\"in\"} ",
         "thalweg_edge_messages_total{from=\"in\",output=\"main\",to=\"out\"} ",
+        "thalweg_budget_held_bytes{holder=\"in\"} ",
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
@@ -449,6 +453,39 @@ fn the_dead_letters_of_the_run_are_shown() {
     };
     assert_eq!((&letters[0]["id"], &letters[0]["payload"]), (&json!(1), &json!("no JSON")));
     assert_eq!(letters[0]["component"], "parsed.parse_json");
+    let next = running.value("/api/v1/dead_letters?limit=1&after=1");
+    assert_eq!(next["dead_letters"][0]["id"], 2);
+    let of_others = running.value("/api/v1/dead_letters?component=main");
+    assert_eq!(of_others["dead_letters"], json!([]));
+    let one = running.value("/api/v1/dead_letters/1");
+    assert_eq!(
+        (&one["payload"], &one["passed"], &one["fields"]),
+        (&json!("no JSON"), &json!([]), &json!([]))
+    );
+    assert_eq!(
+        (running.get("/api/v1/dead_letters/0").0, running.get("/api/v1/dead_letters/x").0),
+        (404, 404)
+    );
+    running.stop();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_dead_letters_of_the_run_are_discarded() {
+    let house = House::with(&[("c.yaml", &configuration())]);
+    let running = Running::start(&house, &[]);
+    let discard = |body: &str| running.post("/api/v1/dead_letters/discard", body);
+    let patience = Patience::begin();
+    while running.get("/api/v1/dead_letters/3").0 != 200 {
+        patience.check(|| "there are no three dead letters".to_owned());
+    }
+    assert_eq!(discard(r#"{"ids":[1,3,3]}"#), (200, json!({ "discarded": 2 })));
+    assert_eq!(discard(r#"{"component":"main"}"#), (200, json!({ "discarded": 0 })));
+    assert_eq!(running.value("/api/v1/dead_letters?limit=1")["dead_letters"][0]["id"], 2);
+    assert_eq!(discard(r#"{"component":"parsed","limit":1}"#), (200, json!({ "discarded": 1 })));
+    assert_eq!(running.get("/api/v1/dead_letters/2").0, 404);
+    let refused = discard("{}");
+    assert!(refused.0 == 400 && refused.1["error"].as_str().unwrap().contains("`ids`"), "{refused:?}");
     running.stop();
 }
 

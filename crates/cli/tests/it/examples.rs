@@ -87,8 +87,9 @@ fn every_components_example_runs_in_an_empty_folder() {
             continue;
         }
         // `encode: json` writes columns only, so a source of a broker would drop its payload.
-        let is_broker =
-            ["amqp", "kafka", "mqtt", "nats", "redis"].iter().any(|name| component["name"] == *name);
+        let is_broker = ["amqp", "aws_kinesis_streams", "aws_sqs", "kafka", "mqtt", "nats", "redis"]
+            .iter()
+            .any(|name| component["name"] == *name);
         let drops = is_broker && example.contains("end_after_idle") && example.contains("encode: json");
         assert!(!drops || example.contains("parse_json"), "{}", component["name"]);
         let said = house.run_well(&["run", "--strict", "example.yaml"]);
@@ -104,12 +105,23 @@ fn needs_file(component: &serde_json::Value) -> bool {
 /// The brokers in examples, and those that stand for them here, which live as long as they are held. They
 /// have what the examples of the sources read.
 fn with_broker(example: &str) -> (String, Option<Box<dyn std::any::Any>>) {
+    const AMAZON: &str = "127.0.0.1:4566";
     const AMQP: &str = "127.0.0.1:5672";
     const KAFKA: &str = "127.0.0.1:9092";
     const MQTT: &str = "127.0.0.1:1883";
     const NATS: &str = "127.0.0.1:4222";
     const REDIS: &str = "127.0.0.1:6379";
     const POSTGRES: &str = "127.0.0.1:5432";
+    if cfg!(feature = "aws") && example.contains(AMAZON) {
+        let amazon = thalweg_testkit::amazon::AmazonServer::start().unwrap();
+        amazon.create_queue("orders.fifo");
+        amazon.create_topic("orders");
+        amazon.enqueue("orders", (0..10).map(|number| format!("order {number}")));
+        amazon.create_stream("events", 2);
+        amazon.put_records("events", (0..10).map(|number| ("k", format!("event {number}"))));
+        amazon.create_delivery_stream("archive");
+        return (example.replace(AMAZON, &amazon.address().to_string()), Some(Box::new(amazon)));
+    }
     if cfg!(feature = "kafka") && example.contains(KAFKA) {
         let kafka = thalweg_testbed::Kafka::start(2).unwrap();
         let event = |number| thalweg_testbed::Record::new("events", format!("event {number}"));

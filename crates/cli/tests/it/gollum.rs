@@ -342,6 +342,10 @@ fn formatters_and_filters_become_transforms_that_are_right() {
 fn consumers_and_producers_become_sources_and_sinks_that_are_right() {
     let consumers = [
         (&["stdin"][..], "Console, SetMetadata: true"),
+        (
+            &["aws_kinesis_streams"],
+            "AwsKinesis, KinesisStream: clicks, DefaultOffset: oldest, QuerySleepTimeMs: 500, RecordMessageDelimiter: '|', Credential: { Type: static, Id: i, Secret: s }",
+        ),
         (&["pipe"], "Console, Pipe: /tmp/p, Permissions: '0600', ExitOnEOF: false"),
         (
             &["spool"],
@@ -377,6 +381,12 @@ fn consumers_and_producers_become_sources_and_sinks_that_are_right() {
     }
     let producers = [
         (&["stdout"][..], "Console, Console: stderr"),
+        (
+            &["aws_kinesis_streams"],
+            "AwsKinesis, Region: eu-west-1, StreamMapping: { '*': t }, Credential: { Type: shared, Profile: p, AssumeRole: r }",
+        ),
+        (&["aws_kinesis_firehose"], "AwsFirehose, RecordMaxMessages: 5, Endpoint: 'localhost:1'"),
+        (&["aws_cloudwatch_logs"], "AwsCloudwatchLogs, LogGroup: g, LogStream: s"),
         (
             &["file"],
             "File, File: out.log, FileOverwrite: true, Permissions: '0600', Batch: { TimeoutSec: 1 }",

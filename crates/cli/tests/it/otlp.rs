@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 
 use crate::common::House;
 use crate::network::Server;
+use crate::services::listening;
 
 const LOGS: &[u8] = include_bytes!("../../../codec/src/otlp/samples/logs.bin");
 const METRICS: &[u8] = include_bytes!("../../../codec/src/otlp/samples/metrics.bin");
@@ -29,15 +30,17 @@ fn stop(server: Server) -> String {
     server.end()
 }
 
+/// Writes each record.
+const RECEIVER: &str = "\
+sources: { in: { otlp: { http: '127.0.0.1:0' } } }
+pipelines: { main: { from: in, to: all } }
+sinks: { all: { file: { path: out/all.jsonl, encode: json } } }
+";
+
 /// The answer of the first run is that of the second, which has written what it confirms.
 #[test]
 fn logs_metrics_and_traces_pass_through_two_runs_and_are_answered_when_they_are_written() {
-    let house = House::with(&[(
-        "receiver.yaml",
-        "sources: { in: { otlp: { http: '127.0.0.1:0' } } }\n\
-         pipelines: { main: { from: in, to: all } }\n\
-         sinks: { all: { file: { path: out/all.jsonl, encode: json } } }\n",
-    )]);
+    let house = House::with(&[("receiver.yaml", RECEIVER)]);
     let receiver = Server::begin(house.command(&["run", "receiver.yaml", "--state", "receiver"]));
     let relay = format!(
         "sources: {{ in: {{ otlp: {{ http: '127.0.0.1:0' }} }} }}\n\
@@ -75,5 +78,38 @@ fn logs_metrics_and_traces_pass_through_two_runs_and_are_answered_when_they_are_
     assert_eq!(
         (&point["count"], &point["max"], &point["type"]),
         (&4.into(), &4000.0.into(), &"histogram".into())
+    );
+}
+
+#[test]
+fn the_metrics_of_a_run_are_exported_by_the_pipeline_of_the_page() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cookbook/opentelemetry.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let export = page.split("```").find(|block| block.contains("prometheus_scrape: {")).unwrap();
+    let watched = "sources: { in: { generate: { message: x, rate: 100 } } }\n\
+                   pipelines: { main: { from: in, to: out } }\nsinks: { out: discard }\n";
+    let house = House::with(&[("receiver.yaml", RECEIVER), ("c.yaml", watched)]);
+    let receiver = Server::begin(house.command(&["run", "receiver.yaml", "--state", "receiver"]));
+    let (service, _log, address) = listening(&house, &[]);
+    let export = export.trim_start_matches("yaml").replace(", every: 15s", "");
+    let export = export.replace("127.0.0.1:9598", &address);
+    house.write("export.yaml", export.replace("collector.example.com:4318", &receiver.address).as_bytes());
+    let done = house.run_well(&["run", "export.yaml", "--strict"]);
+    assert!(!done.err.contains("dead letter"), "{}", done.err);
+    service.stop();
+    stop(receiver);
+    let lines = house.lines("out/all.jsonl");
+    let points: Vec<serde_json::Value> =
+        lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let point = |name: &str| points.iter().find(|point| point["name"] == name).unwrap();
+    let limit = point("thalweg_budget_limit_bytes");
+    assert_eq!((&limit["signal"], &limit["type"]), (&"metrics".into(), &"gauge".into()));
+    assert!(limit["as_double"].as_f64().unwrap() > 0.0, "{limit}");
+    assert_eq!(limit["resource_attributes"]["service.name"], "thalweg");
+    let edge = point("thalweg_edge_messages_total");
+    assert_eq!((&edge["type"], &edge["is_monotonic"]), (&"sum".into(), &true.into()));
+    assert_eq!(
+        (&edge["aggregation_temporality"], &edge["attributes"]["from"]),
+        (&"cumulative".into(), &"in".into())
     );
 }

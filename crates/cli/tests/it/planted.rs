@@ -50,6 +50,9 @@ fn values(option: &str) -> Vec<&'static str> {
 fn needed(role: Role, name: &str, option: &str, schema: &Value) -> String {
     match (role, name, option) {
         (Role::Sink, "http", "address") => "'http://127.0.0.1:1/in'".to_owned(),
+        // Without a region, no credentials are looked for.
+        (_, "aws_kinesis_streams" | "aws_sqs", _) => "logs".to_owned(),
+        (_, "aws_sns", _) => "'arn:aws:sns::123456789012:logs'".to_owned(),
         (_, "kafka", "brokers") => "'127.0.0.1:1'".to_owned(),
         (_, "kafka", _) => "logs".to_owned(),
         (Role::Sink, "clickhouse" | "elasticsearch" | "influxdb" | "loki", "url")

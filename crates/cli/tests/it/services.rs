@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use thalweg_testbed::Patience;
 
 use crate::common::House;
 
@@ -171,13 +172,38 @@ fn full_dead_letters_are_no_health_and_are_listed_while_the_run_waits() {
     assert_eq!(shown, "no JSON");
     let none = house.run(&[&["errors", "show", "4000"][..], &state].concat());
     assert!(none.code == Some(2) && none.err.contains("there is no dead letter 4000"), "{}", none.err);
-    // Only one process changes them.
-    let cleared = house.run(&[&["errors", "clear", "--yes"][..], &state].concat());
-    assert!(cleared.code == Some(3) && cleared.err.contains("another run is using it"), "{}", cleared.err);
+    // Only one process replays them.
+    let replayed = house.run(&["errors", "replay", "c.yaml", "--state", "state"]);
+    assert!(replayed.code == Some(3) && replayed.err.contains("another run is using it"), "{}", replayed.err);
     let count = |text: &str| text.lines().next_back().map(str::to_owned);
     let before = count(&listed);
     service.stop();
     assert_eq!(count(&house.run_well(&[&["errors", "list"][..], &state].concat()).out), before);
+}
+
+#[test]
+fn a_run_whose_dead_letters_are_full_goes_on_once_some_are_removed() {
+    let house = House::with(&[("c.yaml", FULL)]);
+    let (service, _log, address) = listening(&house, &["--state", "state"]);
+    let value = |name: &str| -> u64 {
+        let (_, metrics) = asked(&address, "/metrics");
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_default().parse().unwrap_or_default()
+    };
+    let patience = Patience::begin();
+    let mut kept = 0;
+    for _ in 0..3 {
+        while value("thalweg_dead_letters_full") == 0 || value("thalweg_dead_letters_total") <= kept {
+            patience.check(|| "the dead letters are not full".to_owned());
+        }
+        kept = value("thalweg_dead_letters_total");
+        let cleared = house.run_well(&["errors", "clear", "c.yaml", "--state", "state", "--yes"]).err;
+        assert!(cleared.starts_with("removed ") && cleared.ends_with(" dead letters\n"), "{cleared}");
+    }
+    service.stop();
+    // Numbers are not used again, and what was removed is gone.
+    let first = house.run(&["errors", "show", "1", "c.yaml", "--state", "state"]);
+    assert!(first.code == Some(2) && first.err.contains("there is no dead letter 1"), "{}", first.err);
 }
 
 #[test]

@@ -78,39 +78,42 @@ impl Writer<'_> {
     }
 
     fn array(&mut self, items: usize, cursor: &mut Cursor<'_>, depth: usize) -> Result<(), Fault> {
-        let mut before = open(b'[', depth)?;
-        loop {
-            let count = cursor.block()?;
-            if count == 0 {
-                break;
-            }
-            for _ in 0..count {
-                self.out.push(before);
-                before = b',';
-                self.value(items, cursor, depth)?;
-            }
-        }
+        let before = open(b'[', depth)?;
+        let before = self.blocks(before, cursor, |writer, cursor| writer.value(items, cursor, depth))?;
         self.close(before, b"[]");
         Ok(())
     }
 
     fn map(&mut self, values: usize, cursor: &mut Cursor<'_>, depth: usize) -> Result<(), Fault> {
-        let mut before = open(b'{', depth)?;
+        let before = open(b'{', depth)?;
+        let before = self.blocks(before, cursor, |writer, cursor| {
+            write_text(cursor.text()?, writer.out);
+            writer.out.push(b':');
+            writer.value(values, cursor, depth)
+        })?;
+        self.close(before, b"{}");
+        Ok(())
+    }
+
+    /// Writes the items of all blocks, each after the byte `before` or a comma. Returns the byte that comes
+    /// before a further one.
+    fn blocks(
+        &mut self,
+        mut before: u8,
+        cursor: &mut Cursor<'_>,
+        mut item: impl FnMut(&mut Self, &mut Cursor<'_>) -> Result<(), Fault>,
+    ) -> Result<u8, Fault> {
         loop {
             let count = cursor.block()?;
             if count == 0 {
-                break;
+                return Ok(before);
             }
             for _ in 0..count {
                 self.out.push(before);
                 before = b',';
-                write_text(cursor.text()?, self.out);
-                self.out.push(b':');
-                self.value(values, cursor, depth)?;
+                item(self, cursor)?;
             }
         }
-        self.close(before, b"{}");
-        Ok(())
     }
 
     fn record(&mut self, fields: &[RecordField], cursor: &mut Cursor<'_>, depth: usize) -> Result<(), Fault> {

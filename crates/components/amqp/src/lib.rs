@@ -3,7 +3,7 @@
 //! [`wire`] has the frames and methods of the protocol, and [`connection`] a connection to a server with one
 //! channel; [`options`] are those that both components share. No other component lives here.
 //!
-//! See docs/decisions/103-amqp-by-a-client-of-ours.md.
+//! See docs/decisions/103-amqp-by-a-client-of-ours.md and 107-brokers-share-a-crate.md.
 
 mod connection;
 #[doc(hidden)]

@@ -18,6 +18,7 @@ pub mod file_template;
 mod group;
 mod kept_bytes;
 pub mod mime;
+mod padding;
 mod plain;
 pub mod sinks;
 pub mod sources;

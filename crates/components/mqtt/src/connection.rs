@@ -6,13 +6,13 @@
 //! server now and then whether it is there, so that the server does not end the connection.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use thalweg_broker::halves::{FromServer, ToServer};
 use thalweg_engine::Error;
 use thalweg_net::net::{Dial, Stream};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::sync::Mutex;
+use tokio::io::{ReadHalf, WriteHalf};
 use tokio::task::JoinHandle;
 
 use crate::options::ServerOptions;
@@ -23,10 +23,6 @@ use crate::wire::{
 
 /// How long connecting may take, and how long the server may take to answer then.
 pub(crate) const CONNECT: Duration = Duration::from_secs(10);
-/// The size of a read.
-const READ: usize = 32 << 10;
-/// How long a write may take.
-const WRITE: Duration = Duration::from_secs(30);
 /// How long the end of a connection may take.
 const CLOSE: Duration = Duration::from_secs(1);
 /// The bytes of a packet beside the payload of a message: its topic and its properties. The longest topic
@@ -94,15 +90,13 @@ impl Connection {
         let stream = dial.connect().await?;
         let (read, write) = tokio::io::split(stream);
         let version = options.version();
-        let (asked, is_broken) = (AtomicU64::new(0), AtomicBool::new(false));
-        let writer = Writer { version, half: Mutex::new(write), asked, is_broken };
+        let writer = Writer { version, half: ToServer::new(write), asked: AtomicU64::new(0) };
         let wanted = options.keep_alive_interval.duration();
         let mut reader = Reader {
-            half: read,
+            // It answers questions.
+            half: FromServer::new(read, wanted.saturating_mul(2).max(CONNECT)),
             frames: Frames::new(session.payload_limit.saturating_add(HEAD)),
             version,
-            silence: wanted.saturating_mul(2).max(CONNECT),
-            silent: Duration::ZERO,
             answered: 0,
         };
         writer.write(&connect_packet(options, session)).await?;
@@ -125,7 +119,7 @@ impl Connection {
         let mut out = Vec::new();
         wire::disconnect(&mut out);
         // The server notices the end of the connection anyway.
-        let _ = tokio::time::timeout(CLOSE, self.writer.write_and_close(&out)).await;
+        let _ = tokio::time::timeout(CLOSE, self.writer.half.write_and_close(&out)).await;
     }
 }
 
@@ -224,13 +218,9 @@ async fn ask(writer: Arc<Writer>, every: Duration) {
 
 /// Reads packets of a connection.
 pub(crate) struct Reader {
-    half: ReadHalf<Stream>,
+    half: FromServer<ReadHalf<Stream>>,
     frames: Frames,
     version: Version,
-    /// How long the server may send nothing: it answers questions.
-    silence: Duration,
-    /// How long the server has sent nothing, while it was waited for.
-    silent: Duration,
     /// The number of times that the server has answered that it is there.
     answered: u64,
 }
@@ -248,15 +238,8 @@ impl Reader {
                 return Ok(Some(packet));
             }
             let left = wait.saturating_sub(begun.elapsed());
-            match tokio::time::timeout(left, self.fill()).await {
-                Ok(filled) => filled?,
-                Err(_) => {
-                    self.silent = self.silent.saturating_add(begun.elapsed());
-                    if self.silent >= self.silence {
-                        return Err(Error::temporary("the server does not answer any more"));
-                    }
-                    return Ok(None);
-                }
+            if !self.half.fill(self.frames.buffer(), begun, left).await? {
+                return Ok(None);
             }
         }
     }
@@ -279,29 +262,14 @@ impl Reader {
             }
         }
     }
-
-    async fn fill(&mut self) -> Result<(), Error> {
-        let buffer = self.frames.buffer();
-        buffer.reserve(READ);
-        match self.half.read_buf(buffer).await {
-            Ok(0) => Err(Error::temporary("the server has closed the connection")),
-            Ok(_) => {
-                self.silent = Duration::ZERO;
-                Ok(())
-            }
-            Err(error) => Err(Error::temporary("the connection broke").caused_by(error)),
-        }
-    }
 }
 
 /// Writes packets of a connection, whole ones.
 pub(crate) struct Writer {
     pub(crate) version: Version,
-    half: Mutex<WriteHalf<Stream>>,
+    half: ToServer<WriteHalf<Stream>>,
     /// The number of times that the server was asked whether it is there.
     asked: AtomicU64,
-    /// True while a packet is being written, and for ever if that did not end.
-    is_broken: AtomicBool,
 }
 
 impl Writer {
@@ -310,11 +278,7 @@ impl Writer {
     /// # Errors
     /// If the connection broke, or takes nothing for some time. It is of no use then.
     pub(crate) async fn write(&self, packets: &[u8]) -> Result<(), Error> {
-        if packets.is_empty() {
-            return Ok(());
-        }
-        let mut half = self.half.lock().await;
-        self.write_to(&mut half, packets).await
+        self.half.write(packets).await
     }
 
     /// Asks the server whether it is there. Returns the number of the answer, which comes after the server
@@ -325,40 +289,12 @@ impl Writer {
     pub(crate) async fn ask(&self) -> Result<u64, Error> {
         let mut packet = Vec::new();
         wire::ping(&mut packet);
-        let mut half = self.half.lock().await;
-        let number = self.asked.fetch_add(1, Relaxed) + 1;
-        self.write_to(&mut half, &packet).await.map(|()| number)
-    }
-
-    async fn write_to(&self, half: &mut WriteHalf<Stream>, packets: &[u8]) -> Result<(), Error> {
-        // A write that was left in the middle of a packet cannot be continued.
-        if self.is_broken.swap(true, Relaxed) {
-            return Err(Error::temporary("the connection broke"));
-        }
-        let written = async {
-            half.write_all(packets).await?;
-            half.flush().await
-        };
-        match tokio::time::timeout(WRITE, written).await {
-            Ok(Ok(())) => {
-                self.is_broken.store(false, Relaxed);
-                Ok(())
-            }
-            Ok(Err(error)) => Err(Error::temporary("the connection broke").caused_by(error)),
-            Err(_) => Err(Error::temporary("the server takes nothing any more")),
-        }
+        self.half.write_noted(&packet, || self.asked.fetch_add(1, Relaxed) + 1).await
     }
 
     /// True if nothing can be written any more.
     pub(crate) fn is_broken(&self) -> bool {
-        // A ping may be under way, which holds the lock.
-        self.half.try_lock().is_ok() && self.is_broken.load(Relaxed)
-    }
-
-    async fn write_and_close(&self, packets: &[u8]) -> Result<(), Error> {
-        self.write(packets).await?;
-        let closed = self.half.lock().await.shutdown().await;
-        closed.map_err(|error| Error::temporary("the connection broke").caused_by(error))
+        self.half.is_broken()
     }
 }
 

@@ -4,7 +4,7 @@
 //! those that both components share, [`topic`] the rules of topics and filters. No other component lives
 //! here.
 //!
-//! See docs/decisions/095-mqtt-by-a-client-of-ours.md.
+//! See docs/decisions/095-mqtt-by-a-client-of-ours.md and 107-brokers-share-a-crate.md.
 
 mod connection;
 #[doc(hidden)]

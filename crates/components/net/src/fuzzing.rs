@@ -7,7 +7,7 @@ use std::time::Duration;
 use reqwest::header::HeaderMap;
 use reqwest::{Client, Method, StatusCode};
 
-use crate::requests::{Answer, Compression, Endpoint, Parts, Reading, Service, Verdict};
+use crate::requests::{Answer, Compression, Endpoint, Parts, Reading, Request, Service, Verdict};
 use crate::sinks::{
     clickhouse, datadog_logs, elasticsearch, influxdb, loki, otlp, prometheus_remote_write, splunk_hec,
 };
@@ -17,15 +17,7 @@ use crate::tls::TlsClient;
 /// numbers of messages that are delivered, refused, and to be sent again. Nothing if the answer cannot be
 /// one.
 pub fn store_answer(status: u16, headers: &HeaderMap, body: &[u8], messages: usize) -> Vec<[usize; 3]> {
-    static CLIENT: OnceLock<Client> = OnceLock::new();
-    let Ok(status) = StatusCode::from_u16(status) else { return Vec::new() };
-    let (none, tls) = (BTreeMap::new(), TlsClient::default());
-    let (url, timeout) = ("http://127.0.0.1:1", Duration::from_secs(1));
-    let endpoint = Endpoint { url, headers: &none, auth: None, timeout, tls: &tls };
-    let request = endpoint.request(Method::POST, HeaderMap::new(), Compression::None, 1 << 20, &CLIENT);
-    let Ok(request) = request else { return Vec::new() };
-    let (headers, body, own) = (headers.clone(), body.to_vec(), HeaderMap::new());
-    let answer = Answer { status, headers, body, is_whole: true, own };
+    let Some((request, answer)) = answered(status, headers, body) else { return Vec::new() };
     let mut parts = Parts::default();
     (0..messages).for_each(|_| parts.push(b"a b=1\n"));
     let export = otlp::Export { name: "otlp".to_owned() };
@@ -42,7 +34,20 @@ pub fn store_answer(status: u16, headers: &HeaderMap, body: &[u8], messages: usi
     services.map(|service| counts(service.read(&request, &answer, &parts), messages)).to_vec()
 }
 
-fn counts(reading: Reading, messages: usize) -> [usize; 3] {
+/// Returns a request that is never sent, and an answer to it. None if the answer cannot be one.
+pub fn answered(status: u16, headers: &HeaderMap, body: &[u8]) -> Option<(Request, Answer)> {
+    static CLIENT: OnceLock<Client> = OnceLock::new();
+    let status = StatusCode::from_u16(status).ok()?;
+    let (none, tls) = (BTreeMap::new(), TlsClient::default());
+    let (url, timeout) = ("http://127.0.0.1:1", Duration::from_secs(1));
+    let endpoint = Endpoint { url, headers: &none, auth: None, timeout, tls: &tls };
+    let request = endpoint.request(Method::POST, HeaderMap::new(), Compression::None, 1 << 20, &CLIENT);
+    let (headers, body, own) = (headers.clone(), body.to_vec(), HeaderMap::new());
+    Some((request.ok()?, Answer { status, headers, body, is_whole: true, own }))
+}
+
+/// Counts the messages that are delivered, refused, and to be sent again.
+pub fn counts(reading: Reading, messages: usize) -> [usize; 3] {
     let mut counts = [0; 3];
     match reading {
         Reading::Accepted | Reading::Unconfirmed(_) => counts[0] = messages,

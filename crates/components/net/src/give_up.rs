@@ -8,6 +8,7 @@
 //! the first batch would leave after a single attempt, although the server may be back in a moment.
 
 use thalweg_config::TimeSpan;
+use thalweg_engine::Error;
 use tokio::time::Instant;
 
 /// The time that the present batch of a sink may still fail.
@@ -47,6 +48,17 @@ impl GiveUp {
         (since.elapsed() >= span)
             .then(|| format!("could not be sent for {} s (`give_up`): {error}", span.as_secs_f64()))
     }
+
+    /// As [`reason`](Self::reason), for an error that ends an attempt.
+    ///
+    /// # Errors
+    /// That error, if the batch is to be sent again, or cannot be sent by any attempt.
+    pub fn refusal(&self, error: Error) -> Result<String, Error> {
+        match self.reason(&error.full()).filter(|_| error.kind().is_temporary()) {
+            Some(reason) => Ok(reason),
+            None => Err(error),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -74,6 +86,17 @@ mod tests {
         give_up.end();
         give_up.attempt();
         assert_eq!(give_up.reason("the next batch"), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn messages_do_not_leave_because_of_an_error_that_ends_the_run() {
+        let mut give_up = GiveUp::after(Some(TimeSpan::seconds(10)));
+        give_up.attempt();
+        assert_eq!(give_up.refusal(Error::temporary("down")).unwrap_err().to_string(), "down");
+        tokio::time::advance(Duration::from_secs(10)).await;
+        let reason = give_up.refusal(Error::temporary("down")).unwrap();
+        assert_eq!(reason, "could not be sent for 10 s (`give_up`): down");
+        assert_eq!(give_up.refusal(Error::permanent("wrong")).unwrap_err().to_string(), "wrong");
     }
 
     #[tokio::test(start_paused = true)]

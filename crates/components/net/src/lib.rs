@@ -1,7 +1,7 @@
 //! Network sources and sinks: HTTP, sockets, syslog, WebSocket, the proxy protocol and statsd, with TLS.
 //!
 //! [`net`] listens, dials and reads streams; [`tls`] configures rustls; [`web`] serves HTTP; [`upload`]
-//! receives files; `requests` sends messages by HTTP; `websocket` connects by WebSocket; [`give_up`] limits
+//! receives files; [`requests`] sends messages by HTTP; `websocket` connects by WebSocket; [`give_up`] limits
 //! how long a sink tries; [`progress`] tracks what of a batch was sent. A component depends on these modules,
 //! on the engine's traits and on the codec, never on another component.
 //!
@@ -15,7 +15,7 @@ mod json_path;
 pub mod net;
 pub mod progress;
 mod replies;
-mod requests;
+pub mod requests;
 pub mod sinks;
 pub mod sources;
 pub mod tls;

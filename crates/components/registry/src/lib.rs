@@ -26,6 +26,8 @@ pub fn registry() -> Registry {
     let registry = thalweg_files::register(registry);
     #[cfg(feature = "net")]
     let registry = thalweg_net::register(registry);
+    #[cfg(feature = "aws")]
+    let registry = thalweg_aws::register(registry);
     #[cfg(feature = "kafka")]
     let registry = thalweg_kafka::register(registry);
     #[cfg(feature = "amqp")]

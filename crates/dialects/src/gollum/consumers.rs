@@ -2,6 +2,7 @@
 
 use thalweg_config::{Node, Span};
 
+use super::amazon;
 use super::cluster::cluster;
 use super::draft::Step;
 use super::draft::Transform;
@@ -23,6 +24,7 @@ pub(super) struct Source {
 pub(super) fn source(settings: &Settings, report: &mut Report) -> Source {
     let mut reading = Reading { settings, report, steps: Vec::new(), notes: Vec::new(), state: None };
     let (kind, options) = match settings.kind.name {
+        "consumer.AwsKinesis" | "consumer.Kinesis" => ("aws_kinesis_streams", reading.kinesis()),
         "consumer.Console" => reading.console(),
         "consumer.File" => reading.file(),
         "consumer.HTTP" => ("http", reading.http()),
@@ -200,6 +202,24 @@ impl Reading<'_> {
             let at = settings.at("SetMetadata");
             let fields = ["topic", "key"].map(|name| made::text(name, at));
             options.put("fields", made::list(fields.into(), at));
+        }
+        options
+    }
+
+    fn kinesis(&mut self) -> Made {
+        let settings = self.settings;
+        let options = amazon::source(settings, self.report);
+        if let Some(file) = settings.text("OffsetFile").filter(|file| !file.is_empty()) {
+            let message = "Positions are kept in a folder. Those in gollum's file are not read.";
+            self.report.remark(settings.at("OffsetFile"), message);
+            self.state = Some((format!("{file}.d"), settings.at("OffsetFile")));
+        }
+        let delimiter = settings.text("RecordMessageDelimiter").filter(|delimiter| !delimiter.is_empty());
+        if let Some(delimiter) = delimiter {
+            let mut split = self.made();
+            split.text("delimiter", delimiter, settings.at("RecordMessageDelimiter"));
+            split.flag("keep_empty", true, settings.span);
+            self.step("split", split);
         }
         options
     }

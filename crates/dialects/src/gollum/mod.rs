@@ -13,6 +13,7 @@
 //! Every node keeps its position in the gollum file. An error that only the engine or a component can find is
 //! therefore shown at the user's own line.
 
+mod amazon;
 mod cluster;
 mod consumers;
 mod draft;

@@ -2,6 +2,7 @@
 
 use thalweg_config::{Node, Span};
 
+use super::amazon;
 use super::cluster::cluster;
 use super::consumers::{address, framing};
 use super::gotime::{Purpose, strftime};
@@ -16,6 +17,8 @@ pub(super) fn depends_on_stream(settings: &Settings) -> bool {
     match settings.kind.name {
         "producer.File" => settings.text_or("File", "").contains('*'),
         "producer.Kafka" | "producer.StatsdMetrics" | "producer.ElasticSearch" => true,
+        "producer.AwsFirehose" | "producer.Firehose" => true,
+        "producer.AwsKinesis" | "producer.Kinesis" => true,
         _ => false,
     }
 }
@@ -38,6 +41,13 @@ pub(super) fn sink(settings: &Settings, stream: Option<&str>, report: &mut Repor
     }
     let mut writing = Writing { settings, report };
     let (kind, options) = match settings.kind.name {
+        "producer.AwsCloudwatchLogs" => ("aws_cloudwatch_logs", amazon::cloudwatch(settings, writing.report)),
+        "producer.AwsFirehose" | "producer.Firehose" => {
+            ("aws_kinesis_firehose", amazon::firehose(settings, stream, writing.report))
+        }
+        "producer.AwsKinesis" | "producer.Kinesis" => {
+            ("aws_kinesis_streams", amazon::kinesis(settings, stream, writing.report))
+        }
         "producer.Console" => ("stdout", writing.console()),
         "producer.File" => ("file", writing.file(stream)),
         "producer.HTTPRequest" => ("http", writing.http()),

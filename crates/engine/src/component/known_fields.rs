@@ -53,6 +53,14 @@ impl KnownFields {
         Self { is_complete: true, ..Self::default() }
     }
 
+    /// Messages with these fields.
+    pub fn of(fields: impl IntoIterator<Item = Field>) -> Self {
+        fields.into_iter().fold(Self::none(), |known, field| {
+            let name = field.name().clone();
+            known.with(&name, Some(field))
+        })
+    }
+
     /// These messages, or those of another output.
     #[must_use]
     pub fn or(mut self, other: KnownFields) -> Self {
@@ -194,6 +202,13 @@ mod tests {
 
     fn names(known: &KnownFields) -> Vec<&str> {
         known.names().collect()
+    }
+
+    #[test]
+    fn the_fields_of_a_source_are_known_with_their_types_and_the_payload_is_none() {
+        let fields = [field("status", DataType::Int64), field("payload", DataType::BinaryView)];
+        let expected = KnownFields::none().with("status", Some(field("status", DataType::Int64)));
+        assert_eq!(KnownFields::of(fields), expected);
     }
 
     #[test]

@@ -53,6 +53,18 @@ pub trait Transform: Send {
         Ok(())
     }
 
+    /// True if messages have failed whose acks [`pre_commit`](Self::pre_commit) settled: only the last saved
+    /// checkpoint has them. No other one is saved then. The failure itself stops the run.
+    fn has_failed(&self) -> bool {
+        false
+    }
+
+    /// True while messages whose acks [`pre_commit`](Self::pre_commit) settled are on their way. The state
+    /// does not have them, so it is not saved while messages move.
+    fn is_delivering(&self) -> bool {
+        false
+    }
+
     /// True if the state is right only beside positions that cover exactly the messages it has seen, as that
     /// of a counter. No checkpoint has it then while messages move.
     fn is_exact(&self) -> bool {

@@ -89,6 +89,8 @@ pub(super) struct Checkpoints {
     /// minute in which something always moved. (Rejected: only while nothing moves. Behind a slow `limit`
     /// there would never be one.)
     pub(super) is_exact: AtomicBool,
+    /// True from `pre_commit` of transforms until a checkpoint with their states is saved.
+    pub(super) is_behind: AtomicBool,
 }
 
 /// When a snapshot is made.
@@ -270,6 +272,12 @@ impl Checkpoints {
         if is_still && (gave_up || self.has_failed() || !self.traffic.is_still()) {
             return Ok(());
         }
+        if is_still && self.is_behind.load(Relaxed) {
+            // A checkpoint failed. With the next `pre_commit`, a transform forgets what the last saved one
+            // needs.
+            let Some(snapshot) = self.snapshot(Moment::TooLong)? else { return Ok(()) };
+            self.write_blocking(snapshot)?;
+        }
         let moment = if is_still { Moment::Still } else { Moment::Moving };
         let Some(mut snapshot) = self.snapshot(moment)? else { return Ok(()) };
         // Nothing comes again of what the dead letters have.
@@ -323,8 +331,8 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Copies the state. Returns None if a transform is at work for longer than [`LONGEST_HOLD`], or if its
-    /// state must be exact and messages move.
+    /// Copies the state. Returns None if a transform is at work for longer than [`LONGEST_HOLD`], if its
+    /// state must be exact and messages move, or if what it kept has failed or moves.
     ///
     /// The positions are taken before the states. Messages that a position covers were written before they
     /// were settled, so the states are of the same moment or a later one, never of an earlier one. A
@@ -334,7 +342,15 @@ impl Checkpoints {
         // Before the barrier: a transform that is at work must not hold up the sinks.
         let locked = self.transforms.iter().map(|(_, transform)| transform.try_lock_for(LONGEST_HOLD));
         let Some(mut transforms) = locked.collect::<Option<Vec<_>>>() else { return Ok(None) };
+        let is_moving = moment != Moment::Still;
+        // In this order: what fails meanwhile has failed before it is no longer on its way.
+        let is_owed =
+            |transform: &dyn Transform| is_moving && transform.is_delivering() || transform.has_failed();
+        if transforms.iter().any(|transform| is_owed(&***transform)) {
+            return Ok(None);
+        }
         if moment == Moment::Still {
+            self.is_behind.store(true, Relaxed);
             Failpoint::PreCommitBefore.pass();
             transforms.iter_mut().try_for_each(|transform| transform.pre_commit())?;
             Failpoint::PreCommitAfter.pass();
@@ -387,6 +403,7 @@ impl Checkpoints {
                 self.of(source).for_each(|positions| positions.note_stored(partition, offset.as_ref()));
             }
         }
+        self.is_behind.store(false, Relaxed);
         self.saver.complete(number);
         Ok(())
     }
@@ -597,6 +614,7 @@ impl LazyStore {
 mod tests {
     use std::collections::BTreeMap;
     use std::path::Path;
+    use std::sync::atomic::AtomicUsize;
 
     use serde_json::json;
     use thalweg_record::{Batch, Outcome, Outputs};
@@ -626,6 +644,7 @@ mod tests {
             covers_letters: true,
             has_state: AtomicBool::default(),
             is_exact: AtomicBool::default(),
+            is_behind: AtomicBool::default(),
         }
     }
 
@@ -683,6 +702,96 @@ mod tests {
         let store = checkpoints.store.get().unwrap();
         assert_eq!(store.positions("in").unwrap(), BTreeMap::from([("l".to_owned(), 1.into())]));
         assert_eq!(store.sink_state("main.count").unwrap(), Some(7.into()));
+    }
+
+    /// A transform that counts how often it prepared a checkpoint.
+    struct Preparing(Arc<AtomicUsize>);
+
+    impl Transform for Preparing {
+        fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+            out.send(batch);
+            Ok(())
+        }
+
+        fn pre_commit(&mut self) -> Result<(), Error> {
+            self.0.fetch_add(1, Relaxed);
+            Ok(())
+        }
+
+        fn state(&mut self) -> Option<Value> {
+            Some(self.0.load(Relaxed).into())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_transform_prepares_no_other_checkpoint_before_one_with_its_state_is_saved() {
+        let folder = tempfile::tempdir().unwrap();
+        let blocked = folder.path().join("state");
+        std::fs::write(&blocked, "a file where the folder should be").unwrap();
+        let (slot, prepared) = (StateSlot::default(), Arc::new(AtomicUsize::new(0)));
+        let mut checkpoints = checkpoints(&blocked, vec![("main.pack".into(), slot.clone())]);
+        let transform: Box<dyn Transform> = Box::new(Preparing(prepared.clone()));
+        checkpoints.transforms.push((slot, Arc::new(Mutex::new(transform))));
+        settle(&checkpoints, 1);
+        checkpoints.checkpoint(true).await.unwrap_err();
+        checkpoints.save_last(false).unwrap_err();
+        assert_eq!(prepared.load(Relaxed), 1);
+        std::fs::remove_file(&blocked).unwrap();
+        checkpoints.save_last(false).unwrap();
+        // Once for the last checkpoint, and once after it.
+        assert_eq!(prepared.load(Relaxed), 3);
+        let store = checkpoints.store.get().unwrap();
+        assert_eq!(store.sink_state("main.pack").unwrap(), Some(2.into()));
+    }
+
+    /// A transform whose messages are on their way, or fail, after a checkpoint has them.
+    #[derive(Default)]
+    struct Kept {
+        is_delivering: AtomicBool,
+        has_failed: AtomicBool,
+    }
+
+    impl Transform for Arc<Kept> {
+        fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+            out.send(batch);
+            Ok(())
+        }
+
+        fn state(&mut self) -> Option<Value> {
+            Some(self.is_delivering.load(Relaxed).into())
+        }
+
+        fn has_failed(&self) -> bool {
+            self.has_failed.load(Relaxed)
+        }
+
+        fn is_delivering(&self) -> bool {
+            self.is_delivering.load(Relaxed)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_checkpoint_stays_if_messages_fail_or_move_that_a_transform_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let (slot, kept) = (StateSlot::default(), Arc::new(Kept::default()));
+        let mut checkpoints = checkpoints(folder.path(), vec![("main.pack".into(), slot.clone())]);
+        let transform: Box<dyn Transform> = Box::new(kept.clone());
+        checkpoints.transforms.push((slot, Arc::new(Mutex::new(transform))));
+        settle(&checkpoints, 1);
+        checkpoints.checkpoint(true).await.unwrap();
+        kept.is_delivering.store(true, Relaxed);
+        settle(&checkpoints, 2);
+        assert!(checkpoints.snapshot(Moment::TooLong).unwrap().is_none());
+        assert!(checkpoints.snapshot(Moment::Moving).unwrap().is_none());
+        kept.has_failed.store(true, Relaxed);
+        checkpoints.checkpoint(true).await.unwrap();
+        for is_behind in [false, true] {
+            checkpoints.is_behind.store(is_behind, Relaxed);
+            checkpoints.save_last(false).unwrap();
+            let store = checkpoints.store.get().unwrap();
+            assert_eq!(store.sink_state("main.pack").unwrap(), Some(false.into()));
+            assert_eq!(store.positions("in").unwrap(), BTreeMap::from([("l".to_owned(), 1.into())]));
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -117,7 +117,7 @@ impl Environment {
             resends: input.resends,
             starts_over: input.starts_over,
             batch_bytes: self.batch_bytes,
-            memory: self.handle.budget.share(),
+            memory: self.handle.budget.held_by(name).share(),
             temporary: self.temporary.clone(),
             details: self.metrics(name).details.clone(),
             journal: self.checkpoints.as_ref().map(|store| Journal::new(store.clone(), name)),

@@ -77,6 +77,15 @@ impl Faults {
         ))
     }
 
+    /// A file with unfinished output is not as the checkpoint says.
+    pub(super) fn damaged_output(&self, file: &Path, what: &str) -> Error {
+        Error::permanent(format!(
+            "the state in `{}` is damaged: `{}` {what}. It had output that is not finished. {WAY_OUT}",
+            self.folder(),
+            file.display()
+        ))
+    }
+
     pub(super) fn opening(&self, error: fjall::Error) -> Error {
         match error {
             fjall::Error::Locked => self.locked(),

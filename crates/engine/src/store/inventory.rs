@@ -435,7 +435,8 @@ fn has_tables(keyspace: &Path) -> io::Result<bool> {
     Ok(!files_below(&keyspace.join(TABLES))?.is_empty())
 }
 
-fn missing(error: &io::Error) -> &'static str {
+/// Returns what is wrong with a file that cannot be read, in words after its path.
+pub(super) fn missing(error: &io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::NotFound => "is missing",
         ErrorKind::UnexpectedEof => "is shorter than it was",

@@ -8,7 +8,7 @@
 //!
 //! See docs/decisions/022-dead-letters-lie-in-portions.md.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use fjall::{Database, Keyspace, OwnedWriteBatch, PersistMode};
@@ -357,11 +357,13 @@ impl Letters {
         Ok(())
     }
 
-    pub(super) fn remove(&self, ids: &[DeadLetterId]) -> Result<(), Error> {
+    /// Removes letters, and returns how many of them there were.
+    pub(super) fn remove(&self, ids: &[DeadLetterId]) -> Result<u64, Error> {
         let mut known = self.known.lock();
         let mut new = known.clone();
         let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
-        for id in ids {
+        // A number that is there twice is counted once.
+        for id in &ids.iter().copied().collect::<BTreeSet<_>>() {
             let at = new.portions.partition_point(|portion| portion.tally.first <= *id);
             let Some(portion) = at.checked_sub(1).and_then(|at| new.portions.get_mut(at)) else { continue };
             let key = id.to_be_bytes();
@@ -374,11 +376,13 @@ impl Letters {
             portion.tally.bytes = portion.tally.bytes.saturating_sub(size_of_letter(size as usize));
             batch.remove(&portion.keyspace, key);
         }
+        let removed = known.count() - new.count();
         let gone = new.part_with_empty();
         batch.insert(&self.tallies, KEY, new.text()?);
         self.commit(batch)?;
         *known = new;
-        self.delete(gone.into_iter().map(|portion| portion.keyspace).collect())
+        self.delete(gone.into_iter().map(|portion| portion.keyspace).collect())?;
+        Ok(removed)
     }
 
     fn commit(&self, batch: OwnedWriteBatch) -> Result<(), Error> {
@@ -467,8 +471,9 @@ mod tests {
                         let at = model.kept.len() / 2;
                         let ids: Vec<_> = model.kept.remove(at).map(|kept| kept.0).into_iter().collect();
                         // Letters that are already removed are not counted twice.
-                        store.remove_letters(&ids).unwrap();
-                        store.remove_letters(&ids).unwrap();
+                        let twice = [&ids[..], &ids[..]].concat();
+                        prop_assert_eq!(store.remove_letters(&twice).unwrap(), ids.len() as u64);
+                        prop_assert_eq!(store.remove_letters(&ids).unwrap(), 0);
                     }
                     2 => {
                         let ids: Vec<_> = model.kept.drain(..).map(|kept| kept.0).collect();

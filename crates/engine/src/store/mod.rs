@@ -1,13 +1,14 @@
 //! The store of a state directory: positions of sources, states of sinks, and dead letters.
 //!
 //! One embedded database in one directory holds all three, so that one atomic write saves positions and sink
-//! states. A restart finds both as of the same time.
+//! states. A restart finds both as of the same time. Large unfinished output is in files beside it.
 
 mod faults;
 pub mod fuzzing;
 mod inventory;
 mod letter;
 mod letters;
+mod output_files;
 mod owner;
 #[cfg(target_os = "linux")]
 mod served;
@@ -32,6 +33,8 @@ pub(crate) use letter::hex;
 pub use letter::{DeadLetter, KeptFile};
 use letters::Letters;
 pub use letters::{Added, DeadLetterCounts};
+pub use output_files::OutputFile;
+use output_files::OutputFiles;
 pub use owner::Owner;
 #[cfg(target_os = "linux")]
 pub(crate) use served::LettersServer;
@@ -51,6 +54,8 @@ pub struct Store {
     journals: Keyspace,
     /// The size of the notes that are only in memory.
     unflushed: Unflushed,
+    /// Unfinished output that is too large for the database.
+    outputs: OutputFiles,
     letters: Letters,
     faults: Faults,
     /// The last field, so that it is closed after the database.
@@ -114,7 +119,8 @@ impl Store {
             owner::record(folder, owner).map_err(|error| faults.recording(&error))?;
         }
         let unflushed = Unflushed::default();
-        Ok(Self { database, positions, sinks, journals, unflushed, letters, faults, inventory })
+        let outputs = OutputFiles::new(folder, faults.clone());
+        Ok(Self { database, positions, sinks, journals, unflushed, outputs, letters, faults, inventory })
     }
 
     /// Refuses a directory of dead letters that belongs to another configuration. Neither opens nor creates
@@ -206,6 +212,11 @@ impl Store {
             Ok(String::from_utf8_lossy(key.get(owner.len()..).unwrap_or_default()).into_owned())
         });
         keys.collect()
+    }
+
+    /// Returns the files of unfinished output.
+    pub(crate) fn outputs(&self) -> &OutputFiles {
+        &self.outputs
     }
 
     /// Returns the state of a sink.
@@ -343,7 +354,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Deletes all positions, states of sinks and journals. Dead letters stay.
+    /// Deletes all positions, states of sinks, journals and files of unfinished output. Dead letters stay.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -354,7 +365,9 @@ impl Store {
                 batch.remove(keyspace, entry.key().map_err(|error| self.faults.reading(error))?);
             }
         }
-        self.commit(batch)
+        self.commit(batch)?;
+        // Last: a state without the files that it names counts as damaged.
+        self.outputs.clear()
     }
 
     /// Adds dead letters and syncs them to the disk, all or none. If they exceed the limits, it drops the
@@ -410,15 +423,15 @@ impl Store {
         self.letters.last()
     }
 
-    /// Removes dead letters.
+    /// Removes dead letters, and returns how many of them there were.
     ///
     /// # Errors
     /// If the store cannot be written.
-    pub fn remove_letters(&self, ids: &[DeadLetterId]) -> Result<(), Error> {
+    pub fn remove_letters(&self, ids: &[DeadLetterId]) -> Result<u64, Error> {
         Failpoint::LettersRemoveBefore.pass();
-        self.letters.remove(ids)?;
+        let removed = self.letters.remove(ids)?;
         Failpoint::LettersRemoveAfter.pass();
-        Ok(())
+        Ok(removed)
     }
 
     /// Returns the entries whose keys start with both prefixes. Their names keep only the second one.
@@ -560,8 +573,10 @@ mod tests {
         let store = Store::open(folder.path()).unwrap();
         store.save(&[("in".into(), "a".into(), Some(json!(1)))], &[("out".into(), json!(2))], &[]).unwrap();
         store.note("out", "begun", Some(&json!(3))).unwrap();
+        store.outputs().open("out", "file", 0).unwrap().append(b"text").unwrap();
         store.add_letters(&[letter(b"text")], &DeadLetterLimits::default()).unwrap();
         store.forget_progress().unwrap();
+        assert_eq!(store.outputs().count("out").unwrap(), 0);
         assert!(store.positions("in").unwrap().is_empty() && store.sink_state("out").unwrap().is_none());
         assert!(store.journal("out", "").next().is_none());
         assert_eq!(store.letters().count(), 1);

@@ -1,9 +1,9 @@
 //! Dead letters of a running process, for another process of the same user.
 //!
 //! The database has one process at a time, so a second one cannot read it. The process that has it open
-//! answers instead: a thread serves the dead letters on a local socket, and `thalweg errors list` and `show`
-//! ask there. To read the files of the database without its lock was rejected: they change while they are
-//! read, and opening them writes.
+//! answers instead: a thread serves the dead letters on a local socket, and `thalweg errors list`, `show` and
+//! `clear` ask there. To read the files of the database without its lock was rejected: they change while they
+//! are read, and opening them writes.
 //!
 //! The socket has an abstract name, made of the device and the inode of the directory. So a killed process
 //! leaves no file behind in the directory, whose files are compared with their inventory, and the path may
@@ -11,10 +11,12 @@
 //! have taken the name: the run then goes on without this server, and a client finds no run. Linux has
 //! abstract names; elsewhere, dead letters can be listed while no run uses them.
 //!
-//! A client asks for a page, a line of JSON, and gets lines of JSON. Each page is a connection, so that a
-//! client that shows a page for an hour holds nothing here. One client is served at a time.
+//! A client asks for a page, or for the removal of letters, with a line of JSON, and gets lines of JSON. Each
+//! request is a connection, so that a client that shows a page for an hour holds nothing here. One client is
+//! served at a time. A removal is on the disk before it is answered.
 //!
-//! See docs/decisions/097-a-service-is-watched-from-outside.md.
+//! See docs/decisions/097-a-service-is-watched-from-outside.md and
+//! docs/decisions/110-a-running-process-removes-its-dead-letters.md.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -41,8 +43,11 @@ use crate::Error;
 
 /// A page ends after this many bytes of letters.
 const PAGE: usize = 1 << 20;
-/// The longest request, and the longest answer: a letter has a message as a whole.
-const LONGEST_REQUEST: u64 = 256;
+/// The most letters that one request removes.
+const MOST_REMOVED: usize = 4096;
+/// The longest request, and the longest answer: a number has up to 20 digits and a comma, and a letter has a
+/// message as a whole.
+const LONGEST_REQUEST: u64 = 256 + 21 * MOST_REMOVED as u64;
 const LONGEST_ANSWER: u64 = 1 << 30;
 /// How long a side waits for the other one.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -50,13 +55,19 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(1);
 const ROOT: u32 = 0;
 
-/// A request for a page.
-#[derive(Serialize, Deserialize)]
+/// A request for a page. Changes are made before.
+#[derive(Default, Serialize, Deserialize)]
 struct Request {
     /// Only letters with higher numbers.
     after: DeadLetterId,
     /// At most this many.
     most: u64,
+    /// The letters to remove.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    remove: Vec<DeadLetterId>,
+    /// True if the number of dropped letters is reset.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    forget_dropped: bool,
 }
 
 /// A line of an answer.
@@ -65,6 +76,8 @@ struct Request {
 enum Line {
     /// The first line: the number of letters that were dropped.
     Dropped(u64),
+    /// The second line, if a change was asked for: the number of letters that were removed.
+    Changed(u64),
     Letter {
         id: DeadLetterId,
         letter: Box<DeadLetter>,
@@ -169,6 +182,15 @@ impl Serving {
     }
 }
 
+/// Changes the store, and returns the number of letters that were removed.
+fn change(store: &Store, remove: &[DeadLetterId], forget_dropped: bool) -> Result<u64, Error> {
+    let removed = if remove.is_empty() { 0 } else { store.remove_letters(remove)? };
+    if forget_dropped {
+        store.forget_dropped()?;
+    }
+    Ok(removed)
+}
+
 /// Answers one request.
 fn answer(stream: &UnixStream, store: &Store) -> io::Result<()> {
     check_peer(stream, &[own_user(), ROOT])?;
@@ -176,13 +198,21 @@ fn answer(stream: &UnixStream, store: &Store) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut request = String::new();
     BufReader::new(stream.take(LONGEST_REQUEST)).read_line(&mut request)?;
-    let Request { after, most } = serde_json::from_str(&request)?;
+    let Request { after, most, remove, forget_dropped } = serde_json::from_str(&request)?;
+    let changed = (!remove.is_empty() || forget_dropped).then(|| change(store, &remove, forget_dropped));
     let mut out = BufWriter::new(stream);
     let mut line = |line: &Line| -> io::Result<()> {
         serde_json::to_writer(&mut out, line)?;
         out.write_all(b"\n")
     };
     line(&Line::Dropped(store.tally().dropped))?;
+    match changed.transpose() {
+        Ok(removed) => removed.into_iter().try_for_each(|removed| line(&Line::Changed(removed)))?,
+        Err(error) => {
+            line(&Line::Failed(error.full()))?;
+            return out.flush();
+        }
+    }
     let (mut bytes, mut count) = (0, 0);
     let mut last = Line::End;
     for found in store.letters_after(after) {
@@ -214,8 +244,11 @@ pub struct RunningLetters {
 }
 
 /// A part of the letters.
+#[derive(Default)]
 struct Page {
     dropped: u64,
+    /// The number of letters that were removed, if a change was asked for.
+    changed: Option<u64>,
     letters: VecDeque<(DeadLetterId, DeadLetter)>,
     /// True if there are no more.
     is_last: bool,
@@ -256,7 +289,34 @@ impl RunningLetters {
     /// # Errors
     /// If the run has ended meanwhile.
     pub fn dropped(&self) -> Result<u64, Error> {
-        Ok(self.page(DeadLetterId::MAX, 0)?.dropped)
+        Ok(self.page(&Request { after: DeadLetterId::MAX, ..Request::default() })?.dropped)
+    }
+
+    /// Removes letters, and returns how many of them there were. They are gone for good when it returns. If a
+    /// request fails, those of the requests before it are gone.
+    ///
+    /// # Errors
+    /// If the run has ended meanwhile, or cannot write.
+    pub fn remove(&self, ids: &[DeadLetterId]) -> Result<u64, Error> {
+        let requests = ids.chunks(MOST_REMOVED);
+        requests.map(|ids| self.change(Request { remove: ids.to_vec(), ..Request::default() })).sum()
+    }
+
+    /// Resets the number of dropped dead letters.
+    ///
+    /// # Errors
+    /// If the run has ended meanwhile, or cannot write.
+    pub fn forget_dropped(&self) -> Result<(), Error> {
+        self.change(Request { forget_dropped: true, ..Request::default() }).map(drop)
+    }
+
+    fn change(&self, request: Request) -> Result<u64, Error> {
+        let page = self.page(&Request { after: DeadLetterId::MAX, ..request })?;
+        // An older version of the program reads the request as one for a page.
+        page.changed.ok_or_else(|| {
+            Faults::of(&self.folder)
+                .unopened("the run that uses it cannot remove dead letters. Restart it, or stop it first")
+        })
     }
 
     /// Returns the letter with this number.
@@ -264,17 +324,26 @@ impl RunningLetters {
     /// # Errors
     /// If the run has ended meanwhile, or cannot read it.
     pub fn letter(&self, id: DeadLetterId) -> Result<Option<DeadLetter>, Error> {
-        let mut page = self.page(id.saturating_sub(1), 1)?;
+        let request = Request { after: id.saturating_sub(1), most: 1, ..Request::default() };
+        let mut page = self.page(&request)?;
         Ok(page.letters.pop_front().filter(|(number, _)| *number == id).map(|(_, letter)| letter))
     }
 
     /// Returns the letters, oldest first. New ones may appear among them.
     pub fn letters(&self) -> impl Iterator<Item = Result<(DeadLetterId, DeadLetter), Error>> {
-        let mut page = Page { dropped: 0, letters: VecDeque::new(), is_last: false };
-        let mut after = 0;
+        self.letters_after(0)
+    }
+
+    /// Returns the letters with higher numbers than this one, oldest first. New ones may appear among them.
+    pub fn letters_after(
+        &self,
+        id: DeadLetterId,
+    ) -> impl Iterator<Item = Result<(DeadLetterId, DeadLetter), Error>> {
+        let mut page = Page::default();
+        let mut after = id;
         std::iter::from_fn(move || {
             if page.letters.is_empty() && !page.is_last {
-                match self.page(after, u64::MAX) {
+                match self.page(&Request { after, most: u64::MAX, ..Request::default() }) {
                     Ok(next) => page = next,
                     Err(error) => {
                         page.is_last = true;
@@ -289,9 +358,9 @@ impl RunningLetters {
     }
 
     /// Asks for a part of the letters.
-    fn page(&self, after: DeadLetterId, most: u64) -> Result<Page, Error> {
+    fn page(&self, request: &Request) -> Result<Page, Error> {
         let faults = Faults::of(&self.folder);
-        let asked = self.ask(&Request { after, most });
+        let asked = self.ask(request);
         asked.unwrap_or_else(|error| {
             Err(faults.unopened(&format!("the run that uses it gives no answer: {error}. Try again")))
         })
@@ -303,13 +372,17 @@ impl RunningLetters {
         text.push('\n');
         (&stream).write_all(text.as_bytes())?;
         let mut lines = BufReader::new((&stream).take(LONGEST_ANSWER));
-        let mut page = Page { dropped: 0, letters: VecDeque::new(), is_last: false };
+        let mut page = Page::default();
         loop {
             let mut text = Vec::new();
             lines.read_until(b'\n', &mut text)?;
             let is_last = match serde_json::from_slice(&text)? {
                 Line::Dropped(dropped) => {
                     page.dropped = dropped;
+                    continue;
+                }
+                Line::Changed(removed) => {
+                    page.changed = Some(removed);
                     continue;
                 }
                 Line::Letter { id, letter } => {
@@ -330,7 +403,7 @@ impl RunningLetters {
 mod tests {
     use super::super::tests::letter;
     use super::*;
-    use crate::DeadLetterLimits;
+    use crate::{DeadLetterLimits, WhenFull};
 
     #[test]
     fn letters_are_listed_while_the_store_is_open_page_by_page() {
@@ -361,6 +434,34 @@ mod tests {
     }
 
     #[test]
+    fn letters_are_removed_while_the_store_is_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Arc::new(Store::open(folder.path()).unwrap());
+        let limits = DeadLetterLimits { max_count: 6000, when_full: WhenFull::Drop, ..Default::default() };
+        let letters: Vec<_> = (0..6000).map(|_| letter(b"x")).collect();
+        store.add_letters(&letters, &limits).unwrap();
+        store.add_letters(letters.first(), &limits).unwrap();
+        let server = LettersServer::start(&store, folder.path()).unwrap();
+        let running = RunningLetters::find(folder.path(), None).unwrap().unwrap();
+        let before = store.tally();
+        assert!(before.dropped > 0);
+        let ids: Vec<_> = store.letters().map(|found| found.unwrap().0).collect();
+        // More than one request, a number that is there twice, and one that there is not.
+        let asked: Vec<_> = ids[1..].iter().copied().chain([ids[1], DeadLetterId::MAX]).collect();
+        assert_eq!(running.remove(&asked).unwrap(), before.count - 1);
+        assert_eq!(running.remove(&asked).unwrap(), 0);
+        assert_eq!(running.remove(&[]).unwrap(), 0);
+        assert_eq!(running.dropped().unwrap(), before.dropped);
+        running.forget_dropped().unwrap();
+        assert_eq!(running.dropped().unwrap(), 0);
+        drop(server);
+        drop(store);
+        let store = Store::open(folder.path()).unwrap();
+        assert_eq!(store.letters().map(|found| found.unwrap().0).collect::<Vec<_>>(), ids[..1]);
+        assert_eq!((store.tally().count, store.tally().dropped), (1, 0));
+    }
+
+    #[test]
     fn another_configuration_and_another_user_get_no_letters() {
         let folder = tempfile::tempdir().unwrap();
         let own = Owner::of_file(&folder.path().join("a.yaml")).unwrap();
@@ -383,7 +484,8 @@ mod tests {
         let store = Arc::new(Store::open(folder.path()).unwrap());
         let _server = LettersServer::start(&store, folder.path()).unwrap();
         let running = RunningLetters::find(folder.path(), None).unwrap().unwrap();
-        for request in ["\n".to_owned(), "{\"after\":-1}\n".to_owned(), "x".repeat(1000)] {
+        let long = "x".repeat(usize::try_from(LONGEST_REQUEST).unwrap());
+        for request in ["\n".to_owned(), "{\"after\":-1}\n".to_owned(), "x\n".to_owned(), long] {
             let mut stream = running.connect().unwrap();
             // The server may close the connection before all is written.
             let _ = stream.write_all(request.as_bytes());

@@ -3,6 +3,7 @@
 //! A test writes a component's options as a user does, and checks its output. The `conforms` functions test
 //! the duties of every component: no message is lost, and each ack is settled with the right outcome.
 
+mod disturbed;
 mod sinks;
 
 use std::collections::BTreeMap;

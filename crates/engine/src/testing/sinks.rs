@@ -1,15 +1,15 @@
 //! Sinks under test: opened, written to, and compared with the duties of their role.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use thalweg_patience::Patience;
 use thalweg_record::{Batch, Outcome};
 
 use super::{batch, context, options};
 use crate::component::SinkConfig;
 use crate::{Component, Error, Output, Outputs, Rejects, Sink, WriteOutcome};
 
-/// How long a working sink is tried again at most, and the pause before each further attempt.
-const LONGEST: Duration = Duration::from_secs(300);
+/// The pause before each further attempt of a sink that failed.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Writes batches to a sink and finishes it. Returns what was rejected, as (batch, row, reason).
@@ -59,9 +59,10 @@ pub fn reasons(rejected: &[(usize, u32, String)]) -> Vec<(u32, &str)> {
 /// If it cannot be built or opened, or not within five minutes.
 pub async fn open_sink<C: Component + SinkConfig>(yaml: &str) -> Box<dyn Sink> {
     let mut sink = options::<C>(yaml).build(&context()).expect("it can be built");
-    let begun = Instant::now();
+    let patience = Patience::begin();
     while let Err(error) = sink.open(None).await {
-        assert!(error.kind().is_temporary() && begun.elapsed() < LONGEST, "{}", error.full());
+        assert!(error.kind().is_temporary(), "{}", error.full());
+        patience.check(|| error.full());
         tokio::time::sleep(PAUSE).await;
     }
     sink
@@ -77,7 +78,7 @@ pub async fn write_until_durable(
     batch: Batch,
     mut failed: impl FnMut(&Error),
 ) -> Vec<(u32, String)> {
-    let begun = Instant::now();
+    let patience = Patience::begin();
     loop {
         let mut rejects = Rejects::default();
         match sink.write(&batch, &mut rejects).await {
@@ -87,8 +88,8 @@ pub async fn write_until_durable(
                 return rejects.take();
             }
             Err(error) => {
-                let is_patient = begun.elapsed() < LONGEST;
-                assert!(error.kind().is_temporary() && is_patient, "{}", error.full());
+                assert!(error.kind().is_temporary(), "{}", error.full());
+                patience.check(|| error.full());
                 failed(&error);
                 tokio::time::sleep(PAUSE).await;
             }

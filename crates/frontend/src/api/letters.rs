@@ -1,70 +1,208 @@
-//! The dead letters of the run that answers.
+//! The dead letters of the run that answers: listed, shown and discarded.
 //!
 //! The database has one user, the store of the run, which serves its letters on a local socket. They are
-//! asked for there, as `thalweg errors list` does: the store of a run opens when it has something to keep,
-//! and only the engine knows it. Payloads are cut. One answer is made at a time, because a page of letters
-//! has one message as a whole.
+//! asked for there, as `thalweg errors` does: the store of a run opens when it has something to keep, and
+//! only the engine knows it. Payloads are cut. One answer is made at a time, because a page of letters has
+//! one message as a whole.
 
-use std::sync::Arc;
-
-use hyper::StatusCode;
-use serde_json::{Value, json};
-
-use super::Observed;
-use super::reply::Refusal;
-
-/// The oldest letters, at most this many.
+#[cfg(not(target_os = "linux"))]
+pub(super) use elsewhere::{discard, letters, one};
 #[cfg(target_os = "linux")]
-pub(super) async fn letters(run: &Arc<Observed>, limit: u32) -> Result<Value, Refusal> {
-    let unread = |reason: String| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, reason);
-    let one = run.letters.clone().lock_owned().await;
-    let folder = run.state.clone();
-    let read = tokio::task::spawn_blocking(move || {
-        let found = linux::read(&folder, limit);
-        drop(one);
-        found
-    });
-    match read.await {
-        Ok(found) => found.map_err(|error| unread(error.full())),
-        Err(error) => Err(unread(format!("the dead letters cannot be read: {error}"))),
-    }
-}
+pub(super) use linux::{discard, letters, one};
 
 /// Dead letters are served on a socket with an abstract name, which only Linux has.
 #[cfg(not(target_os = "linux"))]
-pub(super) async fn letters(_: &Arc<Observed>, _: u32) -> Result<Value, Refusal> {
-    let reason = "dead letters can be read during a run on Linux alone";
-    Err(Refusal::new(StatusCode::NOT_IMPLEMENTED, reason))
+mod elsewhere {
+    use std::sync::Arc;
+
+    use hyper::StatusCode;
+    use serde_json::Value;
+
+    use super::super::Observed;
+    use super::super::reply::Refusal;
+    use super::super::routes::Given;
+
+    pub(in super::super) async fn letters(_: &Arc<Observed>, _: &Given) -> Result<Value, Refusal> {
+        Err(refused())
+    }
+
+    pub(in super::super) async fn one(_: &Arc<Observed>, _: &str) -> Result<Value, Refusal> {
+        Err(refused())
+    }
+
+    pub(in super::super) async fn discard(_: &Arc<Observed>, _: &[u8]) -> Result<Value, Refusal> {
+        Err(refused())
+    }
+
+    fn refused() -> Refusal {
+        let reason = "dead letters can be read and discarded during a run on Linux alone";
+        Refusal::new(StatusCode::NOT_IMPLEMENTED, reason)
+    }
 }
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use std::path::Path;
+    use std::sync::Arc;
 
     use chrono::{DateTime, SecondsFormat};
+    use hyper::StatusCode;
+    use serde_json::{Value, json};
     use thalweg_engine::{DeadLetter, DeadLetterId, Error, RunningLetters};
     use thalweg_redact::{longest_secret, redacted_start};
 
-    use super::{Value, json};
+    use super::super::Observed;
+    use super::super::reply::Refusal;
+    use super::super::routes::Given;
+    use crate::errors::Filter;
 
-    /// Payloads are cut to this many bytes. `thalweg errors show` has them whole.
+    /// The payloads of a list are cut to this many bytes.
     const EXCERPT: usize = 4096;
+    /// The payload of a letter, and all of its fields, are cut to this many bytes. `thalweg errors show` has
+    /// them whole.
+    const LONGEST: usize = 256 << 10;
+    /// The most letters that are discarded by one request, and the usual number.
+    const MOST_DISCARDED: usize = 100_000;
+    const USUALLY_DISCARDED: usize = 10_000;
 
-    /// Reads the letters of the store at this folder, if a run has it open.
-    pub(super) fn read(folder: &Path, limit: u32) -> Result<Value, Error> {
-        let Some(running) = RunningLetters::find(folder, None)? else {
-            return Ok(json!({ "dead_letters": [], "dropped": 0 }));
+    /// The oldest letters, as the parameters say.
+    pub(in super::super) async fn letters(run: &Arc<Observed>, given: &Given) -> Result<Value, Refusal> {
+        let limit = given.number("limit", 50, 1..=100)?;
+        let after = match given.first("after") {
+            None => 0,
+            Some(text) => {
+                let wrong = || Refusal::bad("`after` must be the number of a dead letter");
+                text.parse::<DeadLetterId>().map_err(|_| wrong())?
+            }
         };
-        let letters = running.letters().take(limit as usize);
-        let letters = letters.map(|found| found.map(|(id, letter)| excerpt(id, &letter)));
-        let letters = letters.collect::<Result<Vec<_>, _>>()?;
-        Ok(json!({ "dead_letters": letters, "dropped": running.dropped()? }))
+        let filter = Filter { component: given.first("component").map(str::to_owned) };
+        let listed = asked(run, move |running| {
+            let letters = running.letters_after(after).filter(|found| match found {
+                Ok((_, letter)) => filter.takes(letter),
+                Err(_) => true,
+            });
+            let letters = letters
+                .take(limit as usize)
+                .map(|found| found.map(|(id, letter)| brief(id, &letter, EXCERPT)));
+            let letters = letters.collect::<Result<Vec<_>, _>>()?;
+            Ok(json!({ "dead_letters": letters, "dropped": running.dropped()? }))
+        });
+        Ok(listed.await?.unwrap_or_else(|| json!({ "dead_letters": [], "dropped": 0 })))
     }
 
-    fn excerpt(id: DeadLetterId, letter: &DeadLetter) -> Value {
+    /// A letter with its fields.
+    pub(in super::super) async fn one(run: &Arc<Observed>, id: &str) -> Result<Value, Refusal> {
+        let unknown = || {
+            let reason = "there is no dead letter of this number; `/api/v1/dead_letters` lists them";
+            Refusal::new(StatusCode::NOT_FOUND, reason)
+        };
+        let id: DeadLetterId = id.parse().map_err(|_| unknown())?;
+        let letter = asked(run, move |running| {
+            Ok(running.letter(id)?.map(|letter| {
+                let mut shown = brief(id, &letter, LONGEST);
+                shown["passed"] = json!(letter.passed);
+                let (fields, are_cut) = fields(&letter);
+                shown["fields"] = fields;
+                shown["fields_are_cut"] = are_cut.into();
+                shown
+            }))
+        });
+        letter.await?.flatten().ok_or_else(unknown)
+    }
+
+    /// The letters to discard.
+    #[derive(Debug, PartialEq)]
+    enum Wanted {
+        These(Vec<DeadLetterId>),
+        /// The oldest ones of a component, or of all, at most this many.
+        Oldest(Option<String>, usize),
+    }
+
+    /// Discards letters. They are gone for good when this answers.
+    pub(in super::super) async fn discard(run: &Arc<Observed>, body: &[u8]) -> Result<Value, Refusal> {
+        let wanted = wanted(body)?;
+        let discarded = asked(run, move |running| match wanted {
+            Wanted::These(ids) => running.remove(&ids),
+            Wanted::Oldest(component, limit) => {
+                running.remove(&of_filter(running, &Filter { component }, limit)?)
+            }
+        });
+        Ok(json!({ "discarded": discarded.await?.unwrap_or_default() }))
+    }
+
+    fn wanted(body: &[u8]) -> Result<Wanted, Refusal> {
+        let wrong = || {
+            Refusal::bad(
+                "send an object with one of `ids`, `component` and `all`, such as `{\"ids\":[1,2]}`, \
+                 `{\"component\":\"main\"}` or `{\"all\":true}`",
+            )
+        };
+        let Ok(Value::Object(mut body)) = serde_json::from_slice(body) else { return Err(wrong()) };
+        let limit = match body.remove("limit") {
+            None => USUALLY_DISCARDED,
+            Some(limit) => {
+                let limit = limit.as_u64().and_then(|limit| usize::try_from(limit).ok());
+                limit.filter(|limit| (1..=MOST_DISCARDED).contains(limit)).ok_or_else(|| {
+                    Refusal::bad(format!("`limit` must be a number from 1 to {MOST_DISCARDED}"))
+                })?
+            }
+        };
+        let mut entries = body.into_iter();
+        let (Some((name, value)), None) = (entries.next(), entries.next()) else { return Err(wrong()) };
+        match (name.as_str(), value) {
+            ("ids", Value::Array(ids)) => {
+                let ids = ids.iter().map(Value::as_u64).collect::<Option<_>>();
+                ids.map(Wanted::These).ok_or_else(wrong)
+            }
+            ("component", Value::String(component)) => Ok(Wanted::Oldest(Some(component), limit)),
+            ("all", Value::Bool(true)) => Ok(Wanted::Oldest(None, limit)),
+            _ => Err(wrong()),
+        }
+    }
+
+    /// The numbers of the oldest letters that a filter takes.
+    fn of_filter(
+        running: &RunningLetters,
+        filter: &Filter,
+        limit: usize,
+    ) -> Result<Vec<DeadLetterId>, Error> {
+        let mut ids = Vec::new();
+        for found in running.letters() {
+            let (id, letter) = found?;
+            if filter.takes(&letter) {
+                ids.push(id);
+            }
+            if ids.len() >= limit {
+                break;
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Asks the store on a thread that may wait, for one client at a time. `None` if the run has not opened
+    /// its store: nothing was rejected.
+    async fn asked<T: Send + 'static>(
+        run: &Arc<Observed>,
+        of: impl FnOnce(&RunningLetters) -> Result<T, Error> + Send + 'static,
+    ) -> Result<Option<T>, Refusal> {
+        run.handle()?;
+        let failed = |reason: String| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, reason);
+        let one = run.letters.clone().lock_owned().await;
+        let folder = run.state.clone();
+        let answered = tokio::task::spawn_blocking(move || {
+            let found =
+                RunningLetters::find(&folder, None).and_then(|found| found.as_ref().map(of).transpose());
+            drop(one);
+            found
+        });
+        match answered.await {
+            Ok(found) => found.map_err(|error| failed(error.full())),
+            Err(error) => Err(failed(format!("the dead letters cannot be reached: {error}"))),
+        }
+    }
+
+    fn brief(id: DeadLetterId, letter: &DeadLetter, longest: usize) -> Value {
         let payload = letter.payload_bytes();
-        let text = String::from_utf8_lossy(&payload);
-        let start = text.get(..text.floor_char_boundary(EXCERPT + longest_secret())).unwrap_or_default();
+        let (payload, is_cut) = start(&String::from_utf8_lossy(&payload), longest);
         let time = DateTime::from_timestamp_micros(letter.time_us)
             .map(|time| time.to_rfc3339_opts(SecondsFormat::Micros, true));
         json!({
@@ -76,8 +214,108 @@ mod linux {
             "position": letter.position,
             "reason": letter.reason,
             "file": letter.file.as_ref().map(|file| json!({ "name": file.name, "size": file.size })),
-            "payload": redacted_start(start, EXCERPT),
-            "payload_is_cut": text.len() > EXCERPT,
+            "payload": payload,
+            "payload_is_cut": is_cut,
         })
+    }
+
+    /// The fields of a letter, and whether some are left out or cut.
+    fn fields(letter: &DeadLetter) -> (Value, bool) {
+        let (mut fields, mut left, mut are_cut) = (Vec::new(), LONGEST, false);
+        for field in &letter.fields {
+            let size = field.name.len() + field.data_type.len();
+            if size >= left {
+                are_cut = true;
+                break;
+            }
+            left -= size;
+            let value = field.value.as_ref().map(|value| start(value, left));
+            are_cut |= value.as_ref().is_some_and(|(_, is_cut)| *is_cut);
+            let value = value.map(|(value, _)| value);
+            left = left.saturating_sub(value.as_ref().map_or(0, String::len));
+            fields.push(json!({ "name": field.name, "type": field.data_type, "value": value }));
+        }
+        (fields.into(), are_cut)
+    }
+
+    /// The start of a text without secrets, and whether the text is longer.
+    fn start(text: &str, longest: usize) -> (String, bool) {
+        let start = text.get(..text.floor_char_boundary(longest + longest_secret())).unwrap_or_default();
+        (redacted_start(start, longest).into_owned(), text.len() > longest)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use thalweg_engine::KeptField;
+
+        use super::*;
+
+        fn letter(fields: Vec<KeptField>) -> DeadLetter {
+            DeadLetter {
+                time_us: 1,
+                component: "main.parse_json".into(),
+                passed: Vec::new(),
+                reason: "is not JSON".into(),
+                source: "in".into(),
+                path: None,
+                position: None,
+                file: None,
+                payload: Some("ä".repeat(LONGEST)),
+                payload_hex: None,
+                fields,
+            }
+        }
+
+        fn field(name: &str, value: Option<String>) -> KeptField {
+            KeptField {
+                name: name.into(),
+                data_type: "Utf8".into(),
+                value,
+                metadata: std::collections::BTreeMap::new(),
+            }
+        }
+
+        #[test]
+        fn a_request_to_discard_says_which_letters() {
+            let wanted = |body: &str| wanted(body.as_bytes()).ok();
+            assert_eq!(wanted(r#"{"ids":[1,20]}"#), Some(Wanted::These(vec![1, 20])));
+            let main = Some("main".to_owned());
+            assert_eq!(wanted(r#"{"component":"main","limit":7}"#), Some(Wanted::Oldest(main, 7)));
+            assert_eq!(wanted(r#"{"all":true}"#), Some(Wanted::Oldest(None, USUALLY_DISCARDED)));
+            for body in [
+                "",
+                "[]",
+                "{}",
+                r#"{"all":false}"#,
+                r#"{"limit":7}"#,
+                r#"{"ids":[-1]}"#,
+                r#"{"ids":1}"#,
+                r#"{"ids":[1],"all":true}"#,
+                r#"{"component":null}"#,
+                r#"{"all":true,"limit":0}"#,
+                r#"{"all":true,"limit":100001}"#,
+                r#"{"every":true}"#,
+            ] {
+                assert_eq!(wanted(body), None, "{body}");
+            }
+        }
+
+        #[test]
+        fn a_large_letter_is_cut_and_says_so() {
+            let all =
+                vec![field("a", None), field("b", Some("x".repeat(LONGEST))), field("c", Some("1".into()))];
+            let letter = letter(all);
+            let shown = brief(3, &letter, LONGEST);
+            assert_eq!(
+                (shown["payload"].as_str().unwrap().len(), &shown["payload_is_cut"]),
+                (LONGEST, &true.into())
+            );
+            let (shown, are_cut) = fields(&letter);
+            assert!(are_cut);
+            assert_eq!((shown.as_array().unwrap().len(), &shown[0]["value"]), (2, &Value::Null));
+            let (shown, are_cut) =
+                fields(&DeadLetter { fields: vec![field("c", Some("1".into()))], ..letter });
+            assert_eq!((shown, are_cut), (json!([{ "name": "c", "type": "Utf8", "value": "1" }]), false));
+        }
     }
 }

@@ -97,6 +97,11 @@ fn of_run(out: &mut String, handle: &Handle, begun: Instant) {
         head(out, name, help);
         let _ = writeln!(out, "thalweg_{name} {value}");
     }
+    head(out, "budget_held_bytes", "The part of the memory for data in flight that a holder has.");
+    for held in budget.holders() {
+        let _ =
+            writeln!(out, "thalweg_budget_held_bytes{{holder=\"{}\"}} {}", escaped(&held.name), held.bytes);
+    }
 }
 
 /// Shows the gauges that components have of their own, those of one name together.

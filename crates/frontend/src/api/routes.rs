@@ -66,6 +66,8 @@ pub(super) enum Operation {
     Reload,
     Difference,
     DeadLetters,
+    DeadLetter,
+    DiscardLetters,
     Runs,
     Run,
     LogLevel,
@@ -90,7 +92,7 @@ const fn change(path: &'static str, operation: Operation, summary: &'static str)
     Route { method: Verb::Post, ..read(path, operation, summary) }
 }
 
-pub(super) static ROUTES: [Route; 19] = [
+pub(super) static ROUTES: [Route; 21] = [
     Route { gives: reply::TEXT, ..read("/", Operation::Paths, "this list") },
     Route { gives: reply::METRICS, ..read("/metrics", Operation::Metrics, "counters, for Prometheus") },
     read(
@@ -108,7 +110,7 @@ pub(super) static ROUTES: [Route; 19] = [
     read(
         "/api/v1/stats",
         Operation::Stats,
-        "counters of components, edges and queues; latencies; the budget",
+        "counters of components, edges and queues; latencies; the budget and its holders",
     ),
     Route {
         parameters: &[
@@ -139,9 +141,28 @@ pub(super) static ROUTES: [Route; 19] = [
         "the difference between the configuration that runs and its file",
     ),
     Route {
-        parameters: &[optional("limit", "integer", "at most this many, up to 100; 50 by default")],
+        parameters: &[
+            optional("limit", "integer", "at most this many, up to 100; 50 by default"),
+            optional("after", "integer", "only those with higher numbers than this one"),
+            optional("component", "string", "only those of this component, or of this pipeline"),
+        ],
         ..read("/api/v1/dead_letters", Operation::DeadLetters, "what could not be processed, oldest first")
     },
+    Route {
+        entries: &[
+            optional("ids", "array", "the numbers of the letters"),
+            optional("component", "string", "the oldest ones of this component, or of this pipeline"),
+            optional("all", "boolean", "`true`: the oldest ones of all"),
+            optional("limit", "integer", "at most this many of the oldest, up to 100000; 10000 by default"),
+        ],
+        ..change(
+            "/api/v1/dead_letters/discard",
+            Operation::DiscardLetters,
+            "dead letters are removed for good: give one of `ids`, `component` and `all`",
+        )
+    },
+    // After the path above, which it would match.
+    read("/api/v1/dead_letters/{id}", Operation::DeadLetter, "a dead letter with its fields"),
     Route {
         parameters: &[optional("limit", "integer", "at most this many, up to 1000; 50 by default")],
         ..read("/api/v1/runs", Operation::Runs, "the runs of the state directory, the latest first")
@@ -217,10 +238,9 @@ async fn answered(
         Operation::Stop => ok(requests::stop(run)),
         Operation::Reload => ok(reload::reload(run).await?),
         Operation::Difference => ok(reload::difference(run).await?),
-        Operation::DeadLetters => {
-            run.handle()?;
-            ok(letters::letters(run, given.number("limit", 50, 1..=100)?).await?)
-        }
+        Operation::DeadLetters => ok(letters::letters(run, &given).await?),
+        Operation::DeadLetter => ok(letters::one(run, &part(0)).await?),
+        Operation::DiscardLetters => ok(letters::discard(run, &given.body).await?),
         Operation::Runs => ok(runs::runs(run, given.number("limit", 50, 1..=1000)?).await?),
         Operation::Run => ok(runs::one(run, &part(0)).await?),
         Operation::LogLevel => ok(requests::log_level(&given.body)?),
@@ -366,6 +386,9 @@ mod tests {
         assert_eq!(route(&Method::GET, "/api/v1/runs"), Some(Operation::Runs));
         assert_eq!(route(&Method::GET, "/api/v1/runs/17"), Some(Operation::Run));
         assert_eq!(route(&Method::GET, "/api/v1/runs/"), None);
+        assert_eq!(route(&Method::GET, "/api/v1/dead_letters/17"), Some(Operation::DeadLetter));
+        assert_eq!(route(&Method::POST, "/api/v1/dead_letters/discard"), Some(Operation::DiscardLetters));
+        assert_eq!(route(&Method::POST, "/api/v1/dead_letters/17"), None);
         assert_eq!(route(&Method::POST, "/api/v1/sources//pause"), None);
         assert_eq!(route(&Method::POST, "/api/v1/sources/a/b/pause"), None);
         assert_eq!(route(&Method::HEAD, "/api/v1/tap"), None);

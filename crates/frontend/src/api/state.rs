@@ -40,7 +40,12 @@ pub(super) fn stats(run: &Observed) -> Result<Value, Refusal> {
         "item": handle.item(),
         "started": handle.is_started(),
         "stopping": handle.is_stopping(),
-        "budget": { "limit": budget.limit(), "used": budget.used(), "peak": budget.peak() },
+        "budget": {
+            "limit": budget.limit(),
+            "used": budget.used(),
+            "peak": budget.peak(),
+            "holders": holders(handle),
+        },
         "components": handle.counts().iter().map(component).collect::<Vec<_>>(),
         "edges": handle.edges(),
         "queues": handle.queues(),
@@ -52,6 +57,13 @@ pub(super) fn stats(run: &Observed) -> Result<Value, Refusal> {
             "full": handle.dead_letters_full(),
         },
     }))
+}
+
+/// The holders of the budget, the one with the most first.
+fn holders(handle: &Handle) -> Vec<Value> {
+    let mut holders = handle.budget().holders();
+    holders.sort_by_key(|held| std::cmp::Reverse(held.bytes));
+    holders.iter().map(|held| json!({ "name": &*held.name, "bytes": held.bytes })).collect()
 }
 
 /// The counters of a component, with its own values that rise and fall.

@@ -1,13 +1,12 @@
-//! `thalweg errors clear`.
+//! `thalweg errors clear`, also during a run: its process removes the letters then.
 
 use std::io::{IsTerminal, stdin};
 
 use crate::exit::{CommandError, Exit};
 use crate::format::counted;
 use crate::print;
-use thalweg_engine::Store;
 
-use super::{Filter, StateLocation, nothing_in, open};
+use super::{Filter, Shown, StateLocation, nothing_in};
 
 /// The dead letters to remove.
 #[derive(Debug, Clone, Default)]
@@ -29,19 +28,19 @@ pub struct ClearOptions {
 pub fn clear(options: &ClearOptions) -> Result<Exit, CommandError> {
     let state_dir = options.location.state_dir()?;
     let folder = &state_dir.folder;
-    let Some(store) = open(&state_dir)? else {
+    let Some(shown) = Shown::find(&state_dir)? else {
         print::err(&nothing_in(folder, &options.filter));
         return Ok(Exit::Done);
     };
     let mut ids = Vec::new();
-    for found in store.letters() {
+    for found in shown.letters() {
         let (id, letter) = found?;
         if options.filter.takes(&letter) && options.limit.is_none_or(|limit| (ids.len() as u64) < limit) {
             ids.push(id);
         }
     }
     if ids.is_empty() {
-        forget_dropped(&store, options)?;
+        forget_dropped(&shown, options)?;
         print::err(&nothing_in(folder, &options.filter));
         return Ok(Exit::Done);
     }
@@ -61,16 +60,17 @@ pub fn clear(options: &ClearOptions) -> Result<Exit, CommandError> {
             return Ok(Exit::Done);
         }
     }
-    store.remove_letters(&ids)?;
-    forget_dropped(&store, options)?;
-    print::err(&format!("removed {letters}\n"));
+    // A run may have dropped some of them meanwhile.
+    let removed = shown.remove(&ids)?;
+    forget_dropped(&shown, options)?;
+    print::err(&format!("removed {}\n", counted(removed, "dead letter")));
     Ok(Exit::Done)
 }
 
 /// Resets the count of dropped dead letters once all dead letters were removed: the user has seen the count.
-fn forget_dropped(store: &Store, options: &ClearOptions) -> Result<(), CommandError> {
-    if options.filter.component.is_none() && options.limit.is_none() && store.tally().dropped > 0 {
-        store.forget_dropped()?;
+fn forget_dropped(shown: &Shown, options: &ClearOptions) -> Result<(), CommandError> {
+    if options.filter.component.is_none() && options.limit.is_none() && shown.dropped()? > 0 {
+        shown.forget_dropped()?;
     }
     Ok(())
 }

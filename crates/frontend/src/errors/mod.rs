@@ -82,7 +82,7 @@ fn find_stores(folder: &Path, levels: usize, stores: &mut Vec<PathBuf>) {
 }
 
 impl Filter {
-    fn takes(&self, letter: &DeadLetter) -> bool {
+    pub(crate) fn takes(&self, letter: &DeadLetter) -> bool {
         self.component.as_deref().is_none_or(|wanted| {
             let rest = letter.component.strip_prefix(wanted);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -98,7 +98,7 @@ fn open(state_dir: &StateDir) -> Result<Option<Store>, CommandError> {
     Ok(Some(Store::open_for(&state_dir.folder, state_dir.owner.as_ref())?))
 }
 
-/// Dead letters that can be shown.
+/// Dead letters that can be shown and removed.
 enum Shown {
     /// No run uses the store.
     Closed(Store),
@@ -132,6 +132,24 @@ impl Shown {
             Self::Closed(store) => store.letter(id),
             #[cfg(target_os = "linux")]
             Self::Running(running) => running.letter(id),
+        }
+    }
+
+    /// Removes letters, and returns how many of them there were.
+    fn remove(&self, ids: &[DeadLetterId]) -> Result<u64, Error> {
+        match self {
+            Self::Closed(store) => store.remove_letters(ids),
+            #[cfg(target_os = "linux")]
+            Self::Running(running) => running.remove(ids),
+        }
+    }
+
+    /// Resets the number of letters that were dropped.
+    fn forget_dropped(&self) -> Result<(), Error> {
+        match self {
+            Self::Closed(store) => store.forget_dropped(),
+            #[cfg(target_os = "linux")]
+            Self::Running(running) => running.forget_dropped(),
         }
     }
 

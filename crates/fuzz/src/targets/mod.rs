@@ -14,6 +14,7 @@ macro_rules! targets {
 
 targets! {
     acknowledgements,
+    amazon_answers,
     amqp_frames,
     avro,
     base64,

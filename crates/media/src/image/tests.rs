@@ -19,7 +19,8 @@ fn picture(width: u32, height: u32, channels: u8) -> pixels::Pixels {
     pixels::Pixels { width, height, channels, data }
 }
 
-const PLAIN: Conversion = Conversion {
+/// A conversion to PNG that changes nothing else.
+pub(super) const PLAIN: Conversion = Conversion {
     to: Format::Png,
     quality: 90,
     effort: None,

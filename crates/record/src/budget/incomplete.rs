@@ -61,7 +61,7 @@ impl Messages {
 impl Share {
     /// Registers a message that begins to arrive now.
     pub fn begin_message(&self) -> Incomplete {
-        let mut messages = self.budget.0.incomplete.lock();
+        let mut messages = self.budget.shared.incomplete.lock();
         let number = messages.next;
         messages.next += 1;
         let dropped = Arc::new(Notify::new());
@@ -99,7 +99,7 @@ impl Share {
     /// Drops the oldest message if incomplete messages hold all memory of this source, and those of all
     /// sources at least half of the budget, unless all of that is held by `message` itself.
     fn relieve(&self, message: Option<&Incomplete>) {
-        let mut messages = self.budget.0.incomplete.lock();
+        let mut messages = self.budget.shared.incomplete.lock();
         let of_source = self.incomplete.load(Ordering::Relaxed);
         if of_source < self.held() || messages.bytes < self.budget.limit() / 2 {
             return;
@@ -136,7 +136,7 @@ impl Incomplete {
 
     /// Records that the message now holds this number of bytes.
     pub fn hold(&self, bytes: usize) {
-        self.share.budget.0.incomplete.lock().hold(self.number, bytes);
+        self.share.budget.shared.incomplete.lock().hold(self.number, bytes);
     }
 
     /// Waits until the message must be dropped, for [`REASON`](Self::REASON).
@@ -147,7 +147,7 @@ impl Incomplete {
 
 impl Drop for Incomplete {
     fn drop(&mut self) {
-        self.share.budget.0.incomplete.lock().remove(self.number);
+        self.share.budget.shared.incomplete.lock().remove(self.number);
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(30);
 
     fn numbers(budget: &Budget) -> Vec<u64> {
-        budget.0.incomplete.lock().by_age.keys().copied().collect()
+        budget.shared.incomplete.lock().by_age.keys().copied().collect()
     }
 
     async fn begin(share: &Share, bytes: usize) -> (Incomplete, Lease) {
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(numbers(&budget), [1, 2]);
         drop((lease, messages));
         assert_eq!((share.held(), share.incomplete.load(Ordering::Relaxed)), (0, 0));
-        assert_eq!(budget.0.incomplete.lock().bytes, 0);
+        assert_eq!(budget.shared.incomplete.lock().bytes, 0);
     }
 
     /// Each of the sources holds less than half of the budget.

@@ -16,6 +16,9 @@
 //! batches share it, until the last of them is dropped. A counter at each queue was rejected: it misses bytes
 //! that have left a queue and are still held by a batch, a request or an ack.
 //!
+//! Each handle on the budget belongs to a [holder](Budget::held_by), such as a component. Bytes that are
+//! claimed or reserved through it are counted on the holder too, under the lock that is taken anyway.
+//!
 //! The memory of an [`Arena`] is reused once its last slice is dropped. The page faults of a fresh mebibyte
 //! for every batch cost more than copying a mebibyte into memory that is still in the cache.
 //!
@@ -23,6 +26,7 @@
 //! docs/decisions/002-sources-wait-downstream-never-does.md.
 
 mod gate;
+mod holders;
 mod incomplete;
 
 use std::collections::{HashSet, VecDeque};
@@ -36,7 +40,10 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Notify, oneshot};
 
 pub use gate::{Gate, Opening};
+pub use holders::Held;
 pub use incomplete::Incomplete;
+
+use holders::{Holder, Holders};
 
 /// The bytes beside a buffer: its owner, its reservation, and its part of the array. Thousands of columns
 /// with few values take more of them than of values.
@@ -45,9 +52,13 @@ const OWNER: usize = 192;
 /// The maximum size of a text that a transform makes of a message, in bytes, with enough memory.
 pub const LONGEST_TEXT: usize = 16 << 20;
 
-/// The process-wide limit on memory for data in flight. A clone is another handle on the same budget.
+/// The process-wide limit on memory for data in flight. A clone is another handle on the same budget, of the
+/// same holder.
 #[derive(Clone)]
-pub struct Budget(Arc<Shared>);
+pub struct Budget {
+    shared: Arc<Shared>,
+    holder: Holder,
+}
 
 struct Shared {
     limit: usize,
@@ -63,6 +74,8 @@ struct Shared {
 struct State {
     used: usize,
     peak: usize,
+    /// Which holder has how much of `used`.
+    holders: Holders,
     /// Arenas whose slices are all dropped, kept for the next reader.
     idle: Vec<Box<[u8]>>,
     idle_bytes: usize,
@@ -75,72 +88,82 @@ struct State {
 struct Waiting {
     bytes: usize,
     share: Arc<AtomicUsize>,
+    holder: Holder,
     grant: oneshot::Sender<Lease>,
+}
+
+impl State {
+    /// Counts bytes on a holder.
+    fn add(&mut self, bytes: usize, holder: Holder) {
+        self.used += bytes;
+        self.holders.add(holder, bytes);
+    }
 }
 
 impl Budget {
     /// Creates a budget of `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self(Arc::new(Shared {
+        let shared = Shared {
             limit,
             state: Mutex::default(),
             incomplete: Mutex::default(),
             shortage: Arc::default(),
             is_taken: Mutex::default(),
             turn_ended: Condvar::new(),
-        }))
+        };
+        Self { shared: Arc::new(shared), holder: Holder::default() }
     }
 
     /// Returns the limit in bytes.
     pub fn limit(&self) -> usize {
-        self.0.limit
+        self.shared.limit
     }
 
     /// Returns the bytes held now by all holders.
     pub fn used(&self) -> usize {
-        self.0.state.lock().used
+        self.shared.state.lock().used
     }
 
     /// Returns the most bytes that were held at any time.
     pub fn peak(&self) -> usize {
-        self.0.state.lock().peak
+        self.shared.state.lock().peak
     }
 
     /// True if a source waits for capacity. Sinks that hold data back to write larger pieces check this.
     pub fn is_short(&self) -> bool {
-        !self.0.state.lock().waiting.is_empty()
+        !self.shared.state.lock().waiting.is_empty()
     }
 
     /// Returns the notification that is sent when a source begins to wait for capacity.
     pub fn shortage(&self) -> Arc<Notify> {
-        self.0.shortage.clone()
+        self.shared.shortage.clone()
     }
 
     /// Returns the maximum size of a text that a transform makes of a message, in bytes: it is held several
     /// times on its way to a sink.
     pub fn longest_text(&self) -> usize {
-        (self.0.limit / 8).clamp(512 << 10, LONGEST_TEXT) >> 19 << 19
+        (self.shared.limit / 8).clamp(512 << 10, LONGEST_TEXT) >> 19 << 19
     }
 
     /// Returns the maximum size of all values that a transform makes of one message, in bytes.
     pub fn most_values(&self) -> usize {
-        (self.0.limit / 2).clamp(2 << 20, 8 * LONGEST_TEXT) >> 20 << 20
+        (self.shared.limit / 2).clamp(2 << 20, 8 * LONGEST_TEXT) >> 20 << 20
     }
 
     /// Returns the bytes that sources may fill; the rest is left for the stages downstream.
     pub fn ceiling(&self) -> usize {
-        self.0.limit - self.0.limit / 4
+        self.shared.limit - self.shared.limit / 4
     }
 
-    /// Creates a share: the account of one source.
+    /// Creates a share: the account of one source. Its holder is that of this handle.
     pub fn share(&self) -> Share {
         Share { budget: self.clone(), held: Arc::default(), incomplete: Arc::default(), gate: None }
     }
 
     /// Counts bytes that a downstream stage holds already or is about to hold. Never waits, never refuses.
     pub fn claim(&self, bytes: usize) -> Lease {
-        let mut state = self.0.state.lock();
-        state.used += bytes;
+        let mut state = self.shared.state.lock();
+        state.add(bytes, self.holder);
         state.peak = state.peak.max(state.used);
         Lease { budget: self.clone(), share: None, bytes }
     }
@@ -149,9 +172,9 @@ impl Budget {
     /// worker at a time: the number of workers then does not multiply it. The holder must wait for nothing
     /// else, and must not take a second turn.
     pub fn turn(&self) -> Turn {
-        let mut is_taken = self.0.is_taken.lock();
+        let mut is_taken = self.shared.is_taken.lock();
         while *is_taken {
-            self.0.turn_ended.wait(&mut is_taken);
+            self.shared.turn_ended.wait(&mut is_taken);
         }
         *is_taken = true;
         Turn(self.clone())
@@ -159,8 +182,9 @@ impl Budget {
 
     fn release(&self, bytes: usize, share: Option<&AtomicUsize>) {
         let granted = {
-            let mut state = self.0.state.lock();
+            let mut state = self.shared.state.lock();
             state.used -= bytes;
+            state.holders.remove(self.holder, bytes);
             if let Some(held) = share {
                 held.fetch_sub(bytes, Ordering::Relaxed);
             }
@@ -182,7 +206,8 @@ impl Budget {
             let fits = !blocked && state.used + waiting.bytes <= self.ceiling();
             if fits || waiting.share.load(Ordering::Relaxed) == 0 {
                 if let Some(waiting) = state.waiting.remove(at) {
-                    let lease = self.take(state, waiting.bytes, &waiting.share);
+                    let budget = Self { shared: self.shared.clone(), holder: waiting.holder };
+                    let lease = budget.take(state, waiting.bytes, &waiting.share);
                     granted.push((waiting, lease));
                 }
             } else {
@@ -194,7 +219,7 @@ impl Budget {
     }
 
     fn take(&self, state: &mut State, bytes: usize, share: &Arc<AtomicUsize>) -> Lease {
-        state.used += bytes;
+        state.add(bytes, self.holder);
         state.peak = state.peak.max(state.used);
         share.fetch_add(bytes, Ordering::Relaxed);
         Lease { budget: self.clone(), share: Some(share.clone()), bytes }
@@ -212,11 +237,11 @@ impl Budget {
     fn memory(&self, capacity: usize) -> Box<[u8]> {
         let mut freed = Vec::new();
         let found = {
-            let mut state = self.0.state.lock();
+            let mut state = self.shared.state.lock();
             let found = state.idle.iter().rposition(|memory| memory.len() == capacity);
             let found = found.map(|at| state.idle.swap_remove(at));
             state.idle_bytes -= found.as_ref().map_or(0, |memory| memory.len());
-            while state.used + state.idle_bytes > self.0.limit {
+            while state.used + state.idle_bytes > self.shared.limit {
                 let Some(memory) = state.idle.pop() else { break };
                 state.idle_bytes -= memory.len();
                 freed.push(memory);
@@ -228,9 +253,9 @@ impl Budget {
     }
 
     fn keep_idle(&self, memory: Box<[u8]>) {
-        let mut state = self.0.state.lock();
+        let mut state = self.shared.state.lock();
         state.arenas.remove(&(memory.as_ptr() as usize));
-        if state.idle_bytes + memory.len() <= self.0.limit / 4 {
+        if state.idle_bytes + memory.len() <= self.shared.limit / 4 {
             state.idle_bytes += memory.len();
             state.idle.push(memory);
         }
@@ -239,7 +264,7 @@ impl Budget {
 
 impl std::fmt::Debug for Budget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Budget({} of {} bytes)", self.used(), self.0.limit)
+        write!(f, "Budget({} of {} bytes)", self.used(), self.shared.limit)
     }
 }
 
@@ -249,12 +274,12 @@ impl MemoryPool for Budget {
     fn reserve(&self, size: usize) -> Box<dyn MemoryReservation> {
         // An empty buffer has no allocation.
         let bytes = if size == 0 { 0 } else { size + OWNER };
-        self.0.state.lock().used += bytes;
+        self.shared.state.lock().add(bytes, self.holder);
         Box::new(Lease { budget: self.clone(), share: None, bytes })
     }
 
     fn available(&self) -> isize {
-        self.0.limit as isize - self.used() as isize
+        self.shared.limit as isize - self.used() as isize
     }
 
     fn used(&self) -> usize {
@@ -262,7 +287,7 @@ impl MemoryPool for Budget {
     }
 
     fn capacity(&self) -> usize {
-        self.0.limit
+        self.shared.limit
     }
 }
 
@@ -273,11 +298,11 @@ impl Budget {
         let mut buffers = Vec::new();
         arrays.for_each(|array| collect_buffers(&array.to_data(), &mut buffers));
         {
-            let state = self.0.state.lock();
+            let state = self.shared.state.lock();
             buffers.retain(|buffer| !state.arenas.contains(&(buffer.data_ptr().as_ptr() as usize)));
         }
         buffers.iter().for_each(|buffer| buffer.claim(self));
-        let mut state = self.0.state.lock();
+        let mut state = self.shared.state.lock();
         state.peak = state.peak.max(state.used);
     }
 }
@@ -294,8 +319,8 @@ pub struct Turn(Budget);
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        *self.0.0.is_taken.lock() = false;
-        self.0.0.turn_ended.notify_one();
+        *self.0.shared.is_taken.lock() = false;
+        self.0.shared.turn_ended.notify_one();
     }
 }
 
@@ -337,16 +362,17 @@ impl Share {
     /// As [`reserve`](Self::reserve), whatever the gate says.
     async fn granted(&self, bytes: usize) -> Lease {
         let granted = {
-            let mut state = self.budget.0.state.lock();
+            let mut state = self.budget.shared.state.lock();
             let fits = state.waiting.is_empty() && state.used + bytes <= self.budget.ceiling();
             if fits || self.held.load(Ordering::Relaxed) == 0 {
                 return self.budget.take(&mut state, bytes, &self.held);
             }
             let (grant, granted) = oneshot::channel();
-            state.waiting.push_back(Waiting { bytes, share: self.held.clone(), grant });
+            let (share, holder) = (self.held.clone(), self.budget.holder);
+            state.waiting.push_back(Waiting { bytes, share, holder, grant });
             granted
         };
-        self.budget.0.shortage.notify_waiters();
+        self.budget.shared.shortage.notify_waiters();
         match granted.await {
             Ok(lease) => lease,
             // The sender is stored in the budget, which `self` keeps alive. If it were ever gone, an
@@ -358,7 +384,7 @@ impl Share {
     /// Holds bytes at once, even beyond the limit: for what is in hand already. Until they are released, the
     /// share holds something, so that its later reservations wait for capacity.
     pub fn claim(&self, bytes: usize) -> Lease {
-        self.budget.take(&mut self.budget.0.state.lock(), bytes, &self.held)
+        self.budget.take(&mut self.budget.shared.state.lock(), bytes, &self.held)
     }
 
     /// Waits for capacity, and returns writable memory of `capacity` bytes.
@@ -409,7 +435,7 @@ impl Lease {
         }
         let budget = self.budget.clone();
         let buffer = Buffer::from(bytes::Bytes::from_owner(Filled { memory, lease: self }));
-        budget.0.state.lock().arenas.insert(buffer.data_ptr().as_ptr() as usize);
+        budget.shared.state.lock().arenas.insert(buffer.data_ptr().as_ptr() as usize);
         buffer
     }
 
@@ -421,10 +447,15 @@ impl Lease {
             (None, None) => true,
             _ => false,
         };
-        if !same_share || !Arc::ptr_eq(&self.budget.0, &other.budget.0) {
+        if !same_share || !Arc::ptr_eq(&self.budget.shared, &other.budget.shared) {
             return Err(other);
         }
-        self.bytes += std::mem::take(&mut other.bytes);
+        let bytes = std::mem::take(&mut other.bytes);
+        let (from, to) = (other.budget.holder, self.budget.holder);
+        if from != to {
+            self.budget.shared.state.lock().holders.pass(from, to, bytes);
+        }
+        self.bytes += bytes;
         Ok(())
     }
 }
@@ -469,7 +500,7 @@ impl Arena {
         let Arena { memory, lease } = self;
         let budget = lease.budget.clone();
         let buffer = Buffer::from(bytes::Bytes::from_owner(Recycled { memory, lease }));
-        budget.0.state.lock().arenas.insert(buffer.data_ptr().as_ptr() as usize);
+        budget.shared.state.lock().arenas.insert(buffer.data_ptr().as_ptr() as usize);
         buffer
     }
 }
@@ -519,7 +550,7 @@ impl AsRef<[u8]> for Filled {
 
 impl Drop for Filled {
     fn drop(&mut self) {
-        self.lease.budget.0.state.lock().arenas.remove(&(self.memory.as_ptr() as usize));
+        self.lease.budget.shared.state.lock().arenas.remove(&(self.memory.as_ptr() as usize));
     }
 }
 

@@ -64,7 +64,7 @@ proptest! {
         steps in prop::collection::vec(step(), 0..80),
     ) {
         let budget = Budget::new(limit);
-        let shares = [budget.share(), budget.share(), budget.share()];
+        let shares = [budget.held_by("a").share(), budget.held_by("b").share(), budget.share()];
         let mut held: Vec<Held> = Vec::new();
         for step in steps {
             let len = held.len();
@@ -124,6 +124,7 @@ proptest! {
                 _ => {}
             }
             prop_assert_eq!(budget.used(), held.iter().map(Held::bytes).sum::<usize>());
+            prop_assert_eq!(budget.used(), budget.holders().iter().map(|held| held.bytes).sum::<usize>());
             prop_assert!(budget.peak() >= budget.used());
         }
         drop(held);

@@ -26,7 +26,7 @@ mod parts;
 mod put;
 mod remote;
 mod request;
-mod signing;
+pub(crate) mod signing;
 mod sizes;
 mod spot;
 

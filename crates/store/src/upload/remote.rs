@@ -110,7 +110,7 @@ fn s3(config: services::S3Config, bucket: &str) -> Result<Remote, String> {
     #[expect(deprecated, reason = "it is still an option")]
     let is_anonymous = config.skip_signature || config.allow_anonymous;
     let signing =
-        if is_anonymous { Signing::None } else { Signing::Amazon(signing::amazon(&config, &region)) };
+        if is_anonymous { Signing::None } else { Signing::Amazon(signing::amazon(&config, "s3", &region)) };
     Ok(Remote { base, root: root(config.root.as_ref()), signing, always, making: headers(making)? })
 }
 

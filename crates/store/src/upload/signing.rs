@@ -11,7 +11,8 @@ fn context() -> Context {
     Context::new().with_file_read(TokioFileRead).with_http_send(client(Redirects::Refused)).with_env(OsEnv)
 }
 
-pub(super) fn amazon(config: &S3Config, region: &str) -> Signer<reqsign_aws_v4::Credential> {
+/// Finds credentials of Amazon. `service` is the name in the scope of signatures.
+pub(crate) fn amazon(config: &S3Config, service: &str, region: &str) -> Signer<reqsign_aws_v4::Credential> {
     use reqsign_aws_v4::{
         AssumeRoleCredentialProvider, DefaultCredentialProvider, RequestSigner, StaticCredentialProvider,
     };
@@ -48,7 +49,7 @@ pub(super) fn amazon(config: &S3Config, region: &str) -> Signer<reqsign_aws_v4::
         }
         chain = ProvideCredentialChain::new().push(assuming);
     }
-    Signer::new(context(), Noting(chain), RequestSigner::new("s3", region))
+    Signer::new(context(), Noting(chain), RequestSigner::new(service, region))
 }
 
 pub(super) fn google(config: &GcsConfig) -> Signer<reqsign_google::Credential> {

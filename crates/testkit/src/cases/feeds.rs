@@ -7,6 +7,7 @@ use thalweg_engine::Flow;
 use thalweg_testbed::{S3, WebFiles, WebRecords};
 
 use super::{avro, clients};
+use crate::amazon::AmazonServer;
 use crate::brokers::Topic;
 use crate::feed::{Ends, Feed, Nature, Prepared};
 use crate::program::{Launch, Program};
@@ -259,6 +260,20 @@ pub fn of_brokers() -> Vec<Feed> {
             ..READER
         },
         Feed {
+            name: "aws_kinesis_streams",
+            component: "aws_kinesis_streams",
+            prepare: |_, records| kinesis(records),
+            ..READER
+        },
+        Feed {
+            name: "aws_sqs",
+            component: "aws_sqs",
+            // Messages that were not deleted come again after later ones.
+            keeps_order: false,
+            prepare: |_, records| sqs(records),
+            ..READER
+        },
+        Feed {
             name: "postgres, table",
             component: "postgres",
             prepare: |_, records| table(records),
@@ -372,6 +387,30 @@ fn redis(records: Records, topic: Topic, input: &str) -> io::Result<Prepared> {
     topic.store((0..records.count).map(|number| records.text(number, Form::Json)))?;
     let (servers, input) = (topic.address(), input.replace("{name}", &topic.name));
     let source = format!("redis: {{ servers: '{servers}', {input}, end_after_idle: 50ms }}");
+    Ok(Prepared { source, held: Some(Box::new(topic)) })
+}
+
+fn kinesis(records: Records) -> io::Result<Prepared> {
+    let topic = Topic::of_kinesis()?;
+    topic.store((0..records.count).map(|number| records.text(number, Form::Json)))?;
+    let source = format!(
+        "aws_kinesis_streams: {{ {}, stream: {}, poll_interval: 20ms, end_after_idle: 50ms }}",
+        AmazonServer::options(topic.address()),
+        topic.name,
+    );
+    Ok(Prepared { source, held: Some(Box::new(topic)) })
+}
+
+/// A run that is killed leaves messages that come again after the visibility timeout. With this time for an
+/// answer, requests do not wait for messages, so that a run ends soon.
+fn sqs(records: Records) -> io::Result<Prepared> {
+    let topic = Topic::of_sqs()?;
+    topic.store((0..records.count).map(|number| records.text(number, Form::Json)))?;
+    let source = format!(
+        "aws_sqs: {{ {}, queue: {}, visibility_timeout: 1s, timeout: 1900ms, end_after_idle: 50ms }}",
+        AmazonServer::options(topic.address()),
+        topic.name,
+    );
     Ok(Prepared { source, held: Some(Box::new(topic)) })
 }
 

@@ -306,9 +306,49 @@ pub fn in_transactions() -> Outlet {
     }
 }
 
+/// Returns the sinks of Amazon's services.
+fn of_amazon() -> Vec<Outlet> {
+    macro_rules! sinks {
+        ($component:literal, $options:literal) => {
+            concat!(
+                "out: { ",
+                $component,
+                ": { region: us-east-1, url: 'http://{address}', \
+                 auth: { access_key_id: test, secret_access_key: test }, timeout: 5s, max_delay: 10ms, ",
+                $options,
+                " } }"
+            )
+        };
+    }
+    // Requests are on their way at the same time.
+    let of = |name, sinks| Outlet { sinks, keeps_order: false, ..server(name, name) };
+    vec![
+        Outlet {
+            server: Some(Server::kinesis_stream),
+            ..of("aws_kinesis_streams", sinks!("aws_kinesis_streams", "stream: '{topic}'"))
+        },
+        Outlet {
+            server: Some(Server::delivery_stream),
+            ..of("aws_kinesis_firehose", sinks!("aws_kinesis_firehose", "stream: '{topic}'"))
+        },
+        Outlet {
+            server: Some(Server::log_stream),
+            ..of(
+                "aws_cloudwatch_logs",
+                sinks!("aws_cloudwatch_logs", "log_group: '{topic}', log_stream: '{topic}'"),
+            )
+        },
+        Outlet { server: Some(Server::sqs_queue), ..of("aws_sqs", sinks!("aws_sqs", "queue: '{topic}'")) },
+        Outlet {
+            server: Some(Server::sns_topic),
+            ..of("aws_sns", sinks!("aws_sns", "topic: 'arn:aws:sns:us-east-1:123456789012:{topic}'"))
+        },
+    ]
+}
+
 /// Returns the sinks of a broker or database.
 pub fn of_brokers() -> Vec<Outlet> {
-    vec![
+    let own = vec![
         Outlet {
             sinks: "out: { kafka: { brokers: '{address}', topic: '{topic}', timeout: 5s } }",
             server: Some(Server::topic),
@@ -353,7 +393,8 @@ pub fn of_brokers() -> Vec<Outlet> {
             server: Some(Server::table),
             ..server(EXACTLY_ONCE, "postgres")
         },
-    ]
+    ];
+    own.into_iter().chain(of_amazon()).collect()
 }
 
 /// Returns the sink that needs the source `proxy`.

@@ -9,19 +9,19 @@
 //! equally rare, and one way back is simpler than two.
 
 mod reader;
-mod writer;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use thalweg_broker::halves::ToServer;
 use thalweg_engine::Error;
-use thalweg_net::net::Dial;
+use thalweg_net::net::{Dial, Stream};
+use tokio::io::WriteHalf;
 use tokio::task::JoinHandle;
 
 use crate::options::{ServerOptions, Target};
 use crate::wire::{self, Close, Event, Method, OVERHEAD, StartOk, Tune};
 pub(crate) use reader::Reader;
-pub(crate) use writer::Writer;
 
 /// How long connecting may take, and how long the server may take to answer then.
 pub(crate) const CONNECT: Duration = Duration::from_secs(10);
@@ -33,6 +33,9 @@ const CLOSE: Duration = Duration::from_secs(5);
 pub(crate) const FRAME: u32 = 128 << 10;
 /// The specification has no smaller limit than this.
 const SMALLEST_FRAME: u32 = 4096;
+
+/// Writes the frames of a connection.
+pub(crate) type Writer = ToServer<WriteHalf<Stream>>;
 
 /// An open connection. Dropping it closes it.
 pub(crate) struct Connection {

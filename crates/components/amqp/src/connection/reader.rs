@@ -2,25 +2,19 @@
 
 use std::time::{Duration, Instant};
 
+use thalweg_broker::halves::FromServer;
 use thalweg_engine::Error;
 use thalweg_net::net::Stream;
-use tokio::io::{AsyncReadExt, ReadHalf};
+use tokio::io::ReadHalf;
 
 use super::{CONNECT, FRAME, ended};
 use crate::wire::{Assembler, Event, Frames, Malformed, Method};
 
-/// The size of a read.
-const READ: usize = 32 << 10;
-
 /// Reads the events of a connection.
 pub(crate) struct Reader {
-    half: ReadHalf<Stream>,
+    half: FromServer<ReadHalf<Stream>>,
     frames: Frames,
     assembler: Assembler,
-    /// How long the server may send nothing: it has heartbeats.
-    silence: Duration,
-    /// How long the server has sent nothing, while it was waited for.
-    silent: Duration,
     /// Why the server takes nothing for now.
     blocked: Option<String>,
 }
@@ -29,18 +23,17 @@ impl Reader {
     /// Of each message, at most `payload_limit` bytes are kept.
     pub(super) fn new(half: ReadHalf<Stream>, payload_limit: usize) -> Self {
         Self {
-            half,
+            // Later it has heartbeats.
+            half: FromServer::new(half, CONNECT),
             frames: Frames::new(FRAME as usize),
             assembler: Assembler::new(payload_limit),
-            silence: CONNECT,
-            silent: Duration::ZERO,
             blocked: None,
         }
     }
 
     /// Sets the time after which the server sends something in any case.
     pub(super) fn expect_heartbeats(&mut self, every: Duration) {
-        self.silence = every.saturating_mul(2).max(CONNECT);
+        self.half.set_silence(every.saturating_mul(2).max(CONNECT));
     }
 
     /// Returns the next event. None after `wait`, and earlier if a message has not arrived as a whole.
@@ -61,15 +54,8 @@ impl Reader {
             if has_read && left.is_zero() {
                 return Ok(None);
             }
-            match tokio::time::timeout(left, self.fill()).await {
-                Ok(filled) => filled?,
-                Err(_) => {
-                    self.silent = self.silent.saturating_add(begun.elapsed());
-                    if self.silent >= self.silence {
-                        return Err(Error::temporary("the server does not answer any more"));
-                    }
-                    return Ok(None);
-                }
+            if !self.half.fill(self.frames.buffer(), begun, left).await? {
+                return Ok(None);
             }
             has_read = true;
         }
@@ -95,18 +81,5 @@ impl Reader {
             _ => {}
         }
         Ok(Some(event))
-    }
-
-    async fn fill(&mut self) -> Result<(), Error> {
-        let buffer = self.frames.buffer();
-        buffer.reserve(READ);
-        match self.half.read_buf(buffer).await {
-            Ok(0) => Err(Error::temporary("the server has closed the connection")),
-            Ok(_) => {
-                self.silent = Duration::ZERO;
-                Ok(())
-            }
-            Err(error) => Err(Error::temporary("the connection broke").caused_by(error)),
-        }
     }
 }

@@ -18,11 +18,10 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_broker::confirmed::{Confirmed, Confirming};
 use thalweg_codec::template::Template;
 use thalweg_config::TimeSpan;
-use thalweg_engine::{
-    Component, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
-};
+use thalweg_engine::{Component, Context, Error, Mistake, Sink, SinkConfig, TransformConfig};
 use thalweg_net::give_up::GiveUp;
 use thalweg_net::net::{check_timeout, long_time};
 use thalweg_record::{Batch, Share};
@@ -60,11 +59,11 @@ pub struct AmqpSink {
     /// message whose key has more than 255 bytes leaves by `errors`.
     routing_key: Template,
     /// True if the server is to store messages on its disk, in queues that are durable. The default is true.
-    #[serde(default = "yes")]
+    #[serde(default = "thalweg_net::net::defaults::yes")]
     persistent: bool,
     /// True if a message that no queue takes leaves by `errors`; false if the server drops it. The default is
     /// true.
-    #[serde(default = "yes")]
+    #[serde(default = "thalweg_net::net::defaults::yes")]
     mandatory: bool,
     /// The id of a message, for example `{meta.path}-{meta.position}` or `{id}`. Columns in braces are
     /// replaced for each message. By default messages have none.
@@ -103,7 +102,7 @@ pub struct AmqpSink {
     #[serde(default)]
     encode: EncodeConfig,
     /// The number of messages that may be on their way without a confirmation. The default is 1024.
-    #[serde(default = "pending")]
+    #[serde(default = "thalweg_net::net::defaults::pending")]
     #[schemars(range(min = 1, max = 65535))]
     max_pending: usize,
     /// How long the server may confirm nothing. After that the sink reports it, and sends the messages again
@@ -116,14 +115,6 @@ pub struct AmqpSink {
     /// takes.
     #[serde(default)]
     give_up: Option<TimeSpan>,
-}
-
-fn yes() -> bool {
-    true
-}
-
-fn pending() -> usize {
-    1024
 }
 
 impl AmqpSink {
@@ -214,7 +205,7 @@ impl SinkConfig for AmqpSink {
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
-        Ok(Box::new(Amqp {
+        Ok(Box::new(Confirmed(Amqp {
             memory: context.memory.clone(),
             rows: Rows::new(self),
             give_up: GiveUp::after(self.give_up),
@@ -224,7 +215,7 @@ impl SinkConfig for AmqpSink {
             was_open: false,
             is_sending: false,
             window: usize::MAX,
-        }))
+        })))
     }
 }
 
@@ -245,7 +236,40 @@ struct Amqp {
 }
 
 impl Amqp {
-    /// Connects to one of the servers, unless that is done.
+    /// Sends the messages, over several connections if the server refuses some.
+    async fn send_all(&mut self, batch: &Batch) -> Result<(), Error> {
+        loop {
+            self.connect().await?;
+            let Some(connection) = &mut self.connection else {
+                return Err(Error::permanent("the sink `amqp` was not opened"));
+            };
+            let options = Options {
+                exchange: &self.config.exchange,
+                is_mandatory: self.config.mandatory,
+                most: self.config.max_pending,
+                timeout: self.config.timeout.duration(),
+            };
+            let (bound, window) = (self.rows.bind(batch, connection.part), &mut self.window);
+            let sent = Sending::new(options, connection, bound, &mut self.pending, window).send().await;
+            match sent {
+                Ok(()) => return Ok(()),
+                // The confirmations are still to come.
+                Err(Failure::Blocked(error)) => return Err(error),
+                // Each time one more message has its outcome.
+                Err(Failure::Refused) => self.connection = None,
+                Err(Failure::Broken(error)) => {
+                    self.connection = None;
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Confirming for Amqp {
+    type Pending = Pending;
+
     async fn connect(&mut self) -> Result<(), Error> {
         if self.connection.as_ref().is_some_and(|connection| !connection.writer.is_broken()) {
             return Ok(());
@@ -277,6 +301,11 @@ impl Amqp {
         Ok(())
     }
 
+    fn begin(&mut self, batch: &Batch) {
+        let bytes = batch.rows() * MESSAGE + 4 * CHUNK;
+        self.pending.begin(batch, || self.memory.claim(bytes));
+    }
+
     async fn send(&mut self, batch: &Batch) -> Result<(), Error> {
         // A call that was dropped may have left messages that were not written.
         if std::mem::replace(&mut self.is_sending, true) {
@@ -291,78 +320,21 @@ impl Amqp {
         sent
     }
 
-    /// Sends the messages, over several connections if the server refuses some.
-    async fn send_all(&mut self, batch: &Batch) -> Result<(), Error> {
-        loop {
-            self.connect().await?;
-            let Some(connection) = &mut self.connection else {
-                return Err(Error::permanent("the sink `amqp` was not opened"));
-            };
-            let options = Options {
-                exchange: &self.config.exchange,
-                is_mandatory: self.config.mandatory,
-                most: self.config.max_pending,
-                timeout: self.config.timeout.duration(),
-            };
-            let (bound, window) = (self.rows.bind(batch, connection.part), &mut self.window);
-            let sent = Sending::new(options, connection, bound, &mut self.pending, window).send().await;
-            match sent {
-                Ok(()) => return Ok(()),
-                // The confirmations are still to come.
-                Err(Failure::Blocked(error)) => return Err(error),
-                // Each time one more message has its outcome.
-                Err(Failure::Refused) => self.connection = None,
-                Err(Failure::Broken(error)) => {
-                    self.connection = None;
-                    return Err(error);
-                }
-            }
-        }
-    }
-
-    /// Forgets the connection: its confirmations are those of messages that have left another way.
     fn abandon(&mut self) {
         self.connection = None;
     }
-}
 
-#[async_trait]
-impl Sink for Amqp {
-    async fn open(&mut self, _: Option<serde_json::Value>) -> Result<(), Error> {
-        self.connect().await
-    }
-
-    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
-        let bytes = batch.rows() * MESSAGE + 4 * CHUNK;
-        self.pending.begin(batch, || self.memory.claim(bytes));
-        self.give_up.attempt();
-        if let Err(error) = self.send(batch).await {
-            let reason = self.give_up.reason(&error.full()).filter(|_| error.kind().is_temporary());
-            let Some(reason) = reason else { return Err(error) };
-            self.abandon();
-            self.pending.refuse_rest(&reason);
-        }
-        self.give_up.end();
-        for (row, reason) in self.pending.finish() {
-            rejects.reject(row, reason);
-        }
-        Ok(WriteOutcome::Durable)
-    }
-
-    fn drop_batch(&mut self) {
-        self.abandon();
-        self.give_up.end();
-        self.pending = Pending::default();
-    }
-
-    async fn flush(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    async fn finish(&mut self) -> Result<(), Error> {
+    async fn close(&mut self) {
         if let Some(connection) = self.connection.take() {
             connection.close().await;
         }
-        Ok(())
+    }
+
+    fn pending(&mut self) -> &mut Pending {
+        &mut self.pending
+    }
+
+    fn give_up(&mut self) -> &mut GiveUp {
+        &mut self.give_up
     }
 }

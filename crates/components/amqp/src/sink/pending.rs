@@ -6,26 +6,23 @@
 
 use std::collections::VecDeque;
 
-use arrow_array::{Array, BinaryViewArray};
-use thalweg_record::{Batch, Lease, is_same_payload};
+use thalweg_broker::confirmed::{self, Pending as _};
+use thalweg_broker::outcomes::{self, Outcomes};
+use thalweg_record::{Batch, Lease};
 
 use super::outgoing::Content;
 use crate::wire::{Close, Confirmation};
 
-/// The outcome of a message.
+/// Where a message is that has no outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Row {
-    /// To be sent.
-    Unsent,
+enum Way {
     /// Sent, without a confirmation.
     Sent,
     /// Returned, for this reason, and not confirmed yet.
     Returned(String),
-    /// Confirmed.
-    Done,
-    /// Never taken.
-    Refused(String),
 }
+
+type Row = outcomes::Row<Way>;
 
 /// A message without a confirmation.
 #[derive(Debug, Clone, Copy)]
@@ -40,8 +37,7 @@ struct Open {
 /// The messages of a batch.
 #[derive(Default)]
 pub(super) struct Pending {
-    payload: Option<BinaryViewArray>,
-    rows: Vec<Row>,
+    rows: Outcomes<Way>,
     /// Those without a confirmation, in the order of their numbers.
     open: VecDeque<Open>,
     /// The number of the last message of the channel.
@@ -50,8 +46,6 @@ pub(super) struct Pending {
     next: usize,
     /// The number of messages of this batch that have an outcome.
     steps: u64,
-    /// Covers the memory of the rows, and the frames.
-    memory: Option<Lease>,
 }
 
 /// The meaning of a confirmation.
@@ -68,25 +62,10 @@ pub(super) enum Confirmed {
 impl Pending {
     /// Begins a batch, or continues it if it is the same as before.
     pub(super) fn begin(&mut self, batch: &Batch, claim: impl FnOnce() -> Lease) {
-        let payload = batch.payload();
-        let is_known = self.payload.as_ref().is_some_and(|known| is_same_payload(known, payload));
-        if !is_known {
+        if self.rows.are_of_another(batch) {
             self.finish();
-            self.payload = Some(payload.clone());
-            self.rows = vec![Row::Unsent; payload.len()];
-            self.memory = Some(claim());
+            self.rows.begin(batch, claim());
         }
-    }
-
-    /// Ends the batch. Returns the refused rows in order.
-    pub(super) fn finish(&mut self) -> Vec<(u32, String)> {
-        let rows = std::mem::take(&mut self.rows);
-        *self = Self { last_tag: self.last_tag, ..Self::default() };
-        let refused = rows.into_iter().enumerate().filter_map(|(number, row)| match row {
-            Row::Refused(reason) => Some((number as u32, reason)),
-            _ => None,
-        });
-        refused.collect()
     }
 
     /// The number of messages of this batch that have an outcome.
@@ -98,8 +77,8 @@ impl Pending {
     pub(super) fn send_again(&mut self) {
         (self.next, self.last_tag) = (0, 0);
         self.open.clear();
-        for row in &mut self.rows {
-            if matches!(row, Row::Sent | Row::Returned(_)) {
+        for row in self.rows.iter_mut() {
+            if matches!(row, Row::Underway(_)) {
                 *row = Row::Unsent;
             }
         }
@@ -126,7 +105,7 @@ impl Pending {
     pub(super) fn sent(&mut self, row: usize, content: Option<Content>) {
         self.last_tag += 1;
         self.open.push_back(Open { tag: self.last_tag, row, content });
-        self.set(row, Row::Sent);
+        self.set(row, Row::Underway(Way::Sent));
     }
 
     /// Notes that a row cannot be sent.
@@ -143,13 +122,14 @@ impl Pending {
     /// Notes that the server has returned a message. Its confirmation follows. Returns false if no message is
     /// like it.
     pub(super) fn returned(&mut self, content: Content, reason: &Close) -> bool {
-        let is_sent = |open: &&Open| self.rows.get(open.row) == Some(&Row::Sent);
+        let is_sent = |open: &&Open| self.rows.get(open.row) == Some(&Row::Underway(Way::Sent));
         let mut like = self.open.iter().filter(is_sent);
         let exact = like.clone().find(|open| open.content == Some(content));
         let found =
             exact.or_else(|| like.find(|open| open.content.is_some_and(|known| known.is_like(content))));
         let Some(row) = found.map(|open| open.row) else { return false };
-        self.set(row, Row::Returned(format!("the server returns the message: {reason}")));
+        let reason = format!("the server returns the message: {reason}");
+        self.set(row, Row::Underway(Way::Returned(reason)));
         true
     }
 
@@ -168,7 +148,7 @@ impl Pending {
         let mut meaning = Confirmed::Unknown;
         for Open { row, .. } in confirmed {
             let outcome = match self.rows.get_mut(row).map(|row| std::mem::replace(row, Row::Done)) {
-                Some(Row::Returned(reason)) => Row::Refused(reason),
+                Some(Row::Underway(Way::Returned(reason))) => Row::Refused(reason),
                 _ if is_taken => Row::Done,
                 _ => {
                     self.next = self.next.min(row);
@@ -196,19 +176,22 @@ impl Pending {
         true
     }
 
-    /// Notes that all messages without an outcome are refused.
-    pub(super) fn refuse_rest(&mut self, reason: &str) {
-        for row in &mut self.rows {
-            if matches!(row, Row::Unsent | Row::Sent | Row::Returned(_)) {
-                *row = Row::Refused(reason.to_owned());
-            }
-        }
+    /// The number of messages without an outcome.
+    pub(super) fn missing(&self) -> usize {
+        self.rows.missing()
+    }
+}
+
+impl confirmed::Pending for Pending {
+    fn refuse_rest(&mut self, reason: &str) {
+        self.rows.refuse_rest(reason);
         self.open.clear();
     }
 
-    /// The number of messages without an outcome.
-    pub(super) fn missing(&self) -> usize {
-        self.rows.iter().filter(|row| !matches!(row, Row::Done | Row::Refused(_))).count()
+    fn finish(&mut self) -> Vec<(u32, String)> {
+        let refused = self.rows.finish();
+        *self = Self { last_tag: self.last_tag, ..Self::default() };
+        refused
     }
 }
 

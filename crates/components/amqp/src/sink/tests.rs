@@ -8,7 +8,7 @@ use tokio::task::block_in_place;
 use thalweg_engine::testing::{self, batch, messages, open_sink, options, write_until_durable};
 use thalweg_engine::{Component, Error, Rejects, Sink, SinkConfig, WriteOutcome};
 use thalweg_record::{Batch, Outcome};
-use thalweg_testbed::{Amqp, AmqpMessage};
+use thalweg_testbed::{Amqp, AmqpMessage, Outage};
 
 use super::AmqpSink;
 use crate::scripted::{PUBLISH, Scripted};
@@ -114,28 +114,14 @@ async fn a_batch_waits_for_a_server_that_is_away_and_no_message_is_lost() {
         let lines: Vec<String> = (0..300).map(|number| format!("message {round} {number:04}")).collect();
         let batch = batch(lines.iter().map(String::as_str));
         expected.extend(lines);
-        let (mut is_down, mut is_hanging) = (false, false);
-        match round {
-            1 => {
-                block_in_place(|| amqp.kill().unwrap());
-                is_down = true;
-            }
-            3 => {
-                amqp.hang().unwrap();
-                is_hanging = true;
-            }
-            _ => amqp.cut(),
-        }
-        write(&mut *sink, batch, |_| {
-            if std::mem::take(&mut is_down) {
-                block_in_place(|| amqp.restart().unwrap());
-            }
-            if std::mem::take(&mut is_hanging) {
-                amqp.wake().unwrap();
-            }
-        })
-        .await;
-        assert!(!is_down && !is_hanging);
+        let outage = match round {
+            1 => Outage::Killed,
+            3 => Outage::Hanging,
+            _ => Outage::Cut,
+        };
+        let mut lost = block_in_place(|| amqp.lose(outage).unwrap());
+        write(&mut *sink, batch, |_| block_in_place(|| lost.mend().unwrap())).await;
+        assert!(lost.is_over());
     }
     sink.finish().await.unwrap();
     let stored = block_in_place(|| amqp.messages("q").unwrap());

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use thalweg_broker::keeping::{Settling, settle_wait};
 use thalweg_engine::{Error, Settled, SourceOutput};
 use thalweg_record::{Outcome, Settlement};
 use tokio::sync::mpsc;
-use tokio::task::{JoinError, JoinSet};
 
 use super::AmqpSource;
 use super::unacknowledged::{Answer, Unacknowledged};
@@ -17,9 +17,6 @@ use crate::connection::Writer;
 const LOOK: Duration = Duration::from_millis(100);
 /// How long messages that failed wait before they return to their queue, which delivers them at once.
 const RETRY: Duration = Duration::from_secs(1);
-/// How long the source waits at its end until all is settled: the first value if the run is being stopped.
-/// Both count from the last progress.
-const SETTLE_WAIT: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(60)];
 
 /// Messages that were sent on, by their numbers.
 pub(super) struct Sent {
@@ -35,13 +32,13 @@ pub(super) struct Acknowledgements {
     /// True if the queues are streams, which take nothing back.
     are_streams: bool,
     /// The batches that are on their way, each with the numbers of its messages.
-    settling: JoinSet<(Vec<u64>, Settlement)>,
+    settling: Settling<Vec<u64>>,
 }
 
 impl Acknowledgements {
     pub(super) fn new(open: Arc<Mutex<Unacknowledged>>, config: &AmqpSource) -> Self {
         let (rejects, are_streams) = (config.reject_dead_letters, config.reads_streams());
-        Self { open, rejects, are_streams, settling: JoinSet::new() }
+        Self { open, rejects, are_streams, settling: Settling::default() }
     }
 
     /// Acknowledges what is settled, until the news have ended and all is acknowledged.
@@ -62,9 +59,9 @@ impl Acknowledgements {
                     Some(sent) => self.wait_for(sent, out),
                     None => (has_news, moved) = (false, Instant::now()),
                 },
-                Some(done) = self.settling.join_next() => {
+                Some((tags, settlement)) = self.settling.next() => {
                     moved = Instant::now();
-                    self.settled(writer, out, done).await?;
+                    self.settled(writer, out, tags, settlement).await?;
                 }
                 () = tokio::time::sleep(LOOK), if !has_news => {
                     // Messages are settled after a checkpoint.
@@ -78,32 +75,32 @@ impl Acknowledgements {
     }
 
     fn wait_for(&mut self, sent: Sent, out: &SourceOutput) {
-        let (open, is_dry) = (self.open.clone(), out.is_dry());
-        self.settling.spawn(async move {
-            let settlement = sent.settled.await;
+        let Sent { tags, settled } = sent;
+        let (open, is_dry, count) = (self.open.clone(), out.is_dry(), tags.len());
+        self.settling.add(tags, async move {
+            let settlement = settled.await;
             if !settlement.outcome.is_safe() {
                 if !is_dry {
-                    open.lock().fail(sent.tags.len());
+                    open.lock().fail(count);
                 }
                 tokio::time::sleep(RETRY).await;
             }
-            (sent.tags, settlement)
+            settlement
         });
     }
 
     /// True if the source need not wait any longer.
     fn is_over(&self, out: &SourceOutput, moved: Instant) -> bool {
-        let wait = SETTLE_WAIT[usize::from(!out.is_stopping())];
-        self.settling.is_empty() || moved.elapsed() >= wait
+        self.settling.is_empty() || moved.elapsed() >= settle_wait(out)
     }
 
     async fn settled(
         &self,
         writer: &Writer,
         out: &SourceOutput,
-        done: Result<(Vec<u64>, Settlement), JoinError>,
+        tags: Vec<u64>,
+        settlement: Settlement,
     ) -> Result<(), Error> {
-        let Ok((tags, settlement)) = done else { return Ok(()) };
         let answer = match settlement.outcome {
             Outcome::Rejected if self.rejects => Answer::Reject,
             outcome if outcome.is_safe() => Answer::Ack,

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_broker::ahead;
 use thalweg_codec::framing::check_limit;
 use thalweg_config::{ByteSize, List, TimeSpan};
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig};
@@ -25,12 +26,8 @@ use fields::Field;
 use messages::Messages;
 use reading::Queues;
 
-/// The size of the messages that are read before they are sent on, between these limits.
-const READ: [usize; 2] = [16 << 10, 2 << 20];
-/// The server may leave a message without an acknowledgement for each of these bytes of the memory, between
-/// these limits.
-const BYTES_OF_PREFETCH: usize = 4 << 10;
-const PREFETCH: [usize; 2] = [1000, 65_535];
+/// The most messages that the server may leave without an acknowledgement.
+const MOST_PREFETCHED: usize = 65_535;
 /// The most messages that are sent on together.
 const MOST: usize = 4096;
 
@@ -242,8 +239,7 @@ sinks:
 
 impl SourceConfig for AmqpSource {
     fn fields(&self) -> KnownFields {
-        let named = self.fields.iter().filter_map(|name| Some((name, Field::new(name)?)));
-        named.fold(KnownFields::none(), |known, (name, field)| known.with(name, Some(field.described(name))))
+        KnownFields::of(self.fields.iter().filter_map(|name| Some(Field::new(name)?.described(name))))
     }
 
     fn blocks(&self) -> bool {
@@ -273,13 +269,13 @@ impl SourceConfig for AmqpSource {
         let (most, prefetch) = match self.reject_dead_letters {
             // The engine counts the dead letters of a batch, and does not name them. Each batch that is on
             // its way takes some memory.
-            true => (1, PREFETCH[0]),
-            false => (MOST, (memory / BYTES_OF_PREFETCH).clamp(PREFETCH[0], PREFETCH[1])),
+            true => (1, ahead::LEAST_UNACKNOWLEDGED),
+            false => (MOST, ahead::unacknowledged(memory, MOST_PREFETCHED)),
         };
         Ok(Box::new(Queues {
             config: self.clone(),
             messages: Messages::new(&self.fields, &self.queues, self.max_message_bytes, most),
-            read_bytes: (memory / 32).clamp(READ[0], READ[1]),
+            read_bytes: ahead::read_bytes(memory),
             prefetch: self.prefetch.map_or(prefetch, usize::from),
             was_ready: false,
             has_ended: false,

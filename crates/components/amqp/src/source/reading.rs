@@ -3,13 +3,12 @@
 //! One task reads and waits for memory and the pipelines, so that messages which find no room stay with the
 //! server. A second one acknowledges: [`Acknowledgements`].
 
-use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use thalweg_broker::keeping::{Kept, joined};
 use thalweg_engine::{Error, Source, SourceOutput};
 use thalweg_stream::unacknowledged;
 use tokio::sync::mpsc;
@@ -114,36 +113,6 @@ impl Queues {
     }
 }
 
-/// The end of keeping.
-#[derive(Default)]
-struct Kept {
-    /// True if nothing more is acknowledged by it.
-    has_ended: AtomicBool,
-    /// True if nothing can be acknowledged over this connection.
-    has_failed: AtomicBool,
-}
-
-/// Runs both until they end. When keeping ends, reading learns of it and ends by itself: messages that it is
-/// sending on would be lost for the engine if it were dropped. If reading fails, nothing is left to keep.
-async fn joined(
-    reading: impl Future<Output = Result<(), Error>>,
-    keeping: impl Future<Output = Result<(), Error>>,
-    kept: &Kept,
-) -> Result<(), Error> {
-    let (mut reading, mut keeping) = (pin!(reading), pin!(keeping));
-    let ended = tokio::select! {
-        read = &mut reading => {
-            read?;
-            return keeping.await;
-        }
-        ended = &mut keeping => ended,
-    };
-    kept.has_failed.store(ended.is_err(), Ordering::Relaxed);
-    kept.has_ended.store(true, Ordering::Relaxed);
-    let read = reading.await;
-    ended.and(read)
-}
-
 /// Reads the messages of a connection.
 struct Reading<'a> {
     config: &'a AmqpSource,
@@ -175,7 +144,7 @@ impl Reading<'_> {
         self.tell = None;
         queues::cancel(self.config, self.writer).await?;
         // Messages that come meanwhile return to their queues with the end of the channel.
-        while !self.kept.has_ended.load(Ordering::Relaxed) {
+        while !self.kept.has_ended() {
             if let Some(event) = reader.next(POLL).await? {
                 self.take(event)?;
             }
@@ -187,7 +156,7 @@ impl Reading<'_> {
     async fn read(&mut self, reader: &mut Reader, out: &mut SourceOutput) -> Result<(), Error> {
         let (mut incoming, mut active, mut bytes) = (Vec::new(), Instant::now(), 0_usize);
         while !out.is_stopping() {
-            if self.kept.has_failed.load(Ordering::Relaxed) {
+            if self.kept.has_failed() {
                 return Err(Error::temporary("the connection cannot be written to"));
             }
             // Messages that have arrived leave together.

@@ -8,7 +8,7 @@ use tokio::task::block_in_place;
 use thalweg_engine::Component;
 use thalweg_engine::testing::{self, RunningSource, messages, numbers, options, payloads, rows};
 use thalweg_record::{Batch, Outcome};
-use thalweg_testbed::{Amqp, AmqpMessage, Patience};
+use thalweg_testbed::{Amqp, AmqpMessage};
 
 use super::AmqpSource;
 use crate::scripted::{ACK, CANCEL, Peer, QOS, Scripted, heartbeat, message};
@@ -253,24 +253,8 @@ async fn connections_that_are_cut_lose_nothing() {
     let (amqp, yaml) = numbered(count, "cut", ", prefetch: 50");
     let yaml = yaml.replace(&amqp.address().to_string(), &amqp.relayed_address().to_string());
     let source = start(&yaml, 64);
-    let (mut next_cut, patience) = (100, Patience::begin());
-    let (mut found, mut open) = (BTreeSet::new(), Vec::new());
-    while found.len() < count as usize {
-        patience.check(|| format!("{} of {count} messages", found.len()));
-        let batch = source.take_batch(Duration::from_millis(20)).await;
-        let is_waiting = batch.is_none();
-        found.extend(batch.iter().flat_map(numbers));
-        open.extend(batch);
-        if found.len() >= next_cut {
-            next_cut = found.len() + 100;
-            amqp.cut();
-        }
-        // Batches are settled late, so that connections break while they are on their way.
-        if is_waiting || open.len() > 2 {
-            open.drain(..).for_each(|batch: Batch| batch.settle(Outcome::Delivered));
-        }
-    }
-    open.into_iter().for_each(|batch| batch.settle(Outcome::Delivered));
+    let found: BTreeSet<u32> =
+        source.take_disturbed(count as usize, || amqp.cut()).await.into_iter().collect();
     // Messages that were on their way as a connection broke come again.
     source.stop.request();
     assert!(source.finish().await.result.is_none());

@@ -4,8 +4,9 @@
 //! may be anything. Memory is taken as bytes arrive, and never more than a limit: of a payload that is longer
 //! the beginning is kept.
 
+use thalweg_broker::input::Input;
+
 use super::frames::{Frame, Kind};
-use super::input::Input;
 use super::method::{Deliver, Method, Return};
 use super::{Close, Frames, Malformed};
 

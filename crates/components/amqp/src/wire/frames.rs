@@ -3,8 +3,9 @@
 //! Client and server agree on the size of a frame when the connection begins. A longer one is refused before
 //! its bytes have arrived, so the buffer has a bound.
 
+use thalweg_broker::input::Input;
+
 use super::Malformed;
-use super::input::Input;
 
 /// The bytes of a frame beside its content: kind, channel, length and end.
 pub(crate) const OVERHEAD: usize = 8;

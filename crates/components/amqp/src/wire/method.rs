@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use thalweg_broker::input::Input;
+
 use super::Malformed;
-use super::input::Input;
+use super::input::Elements;
 
 /// A method of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]

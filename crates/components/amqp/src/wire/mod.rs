@@ -21,6 +21,7 @@ pub(crate) use content::{Assembler, Delivery, Event, Returned};
 pub(crate) use frames::{Frames, OVERHEAD};
 pub(crate) use method::{Close, Confirmation, Method, Queue, Tune};
 pub(crate) use properties::{Properties, Property};
+pub(crate) use thalweg_broker::input::Malformed;
 #[cfg(test)]
 pub(crate) use write::method;
 pub(crate) use write::{
@@ -31,15 +32,3 @@ pub(crate) use write::{
 
 /// The longest short text of the protocol, in bytes: names, keys and properties.
 pub(crate) const LONGEST: usize = 255;
-
-/// Bytes that are no frame of the protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Malformed(pub(crate) &'static str);
-
-impl std::fmt::Display for Malformed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl std::error::Error for Malformed {}

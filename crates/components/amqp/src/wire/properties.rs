@@ -1,7 +1,9 @@
 //! The properties of a message: flags, and the values of those that are there.
 
+use thalweg_broker::input::Input;
+
 use super::Malformed;
-use super::input::Input;
+use super::input::Elements;
 use super::table::Table;
 
 /// A property. The number is the place of its flag.

@@ -5,8 +5,10 @@
 
 use std::fmt::Write as _;
 
+use thalweg_broker::input::Input;
+
 use super::Malformed;
-use super::input::Input;
+use super::input::Elements;
 
 /// How deep lists and tables may be within each other.
 const DEEPEST: usize = 32;

@@ -208,7 +208,7 @@ fn bytes_that_no_server_sends_are_refused() {
         (b"HTTP/1.1 400", "a frame has an unknown kind"),
         (b"\x01\0\0\xff\xff\xff\xff", "a frame is longer than was agreed"),
         (b"\x08\0\0\0\0\0\0\0", "a frame has no end"),
-        (b"\x01\0\0\0\0\0\x02\0\x0a\xce", "a frame is shorter than its parts"),
+        (b"\x01\0\0\0\0\0\x02\0\x0a\xce", "it is shorter than its parts"),
         (b"\x01\0\0\0\0\0\x04\0\x0a\0\x63\xce", "a method is none that servers send"),
         (b"\x01\0\x02\0\0\0\x04\0\x14\0\x0b\xce", "a frame has an unknown channel"),
         (b"\x03\0\x01\0\0\0\x01x\xce", "a payload belongs to no message"),

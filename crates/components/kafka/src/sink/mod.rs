@@ -116,7 +116,7 @@ pub struct KafkaSink {
     give_up: Option<TimeSpan>,
     /// The number of batches of the run that may be on their way at the same time. With more than 1, the
     /// order of messages is not kept. The default is 1.
-    #[serde(default = "one")]
+    #[serde(default = "thalweg_net::net::defaults::one")]
     #[schemars(range(min = 1, max = 64))]
     concurrency: usize,
     /// Send records in transactions of this id, for example `orders-${HOSTNAME}`. Each running program needs
@@ -167,10 +167,6 @@ enum Acks {
 
 fn half_a_mebibyte() -> ByteSize {
     ByteSize::kib(512)
-}
-
-fn one() -> usize {
-    1
 }
 
 fn interval() -> TimeSpan {
@@ -405,8 +401,7 @@ impl Sink for Kafka {
             if self.pending.settled() > before {
                 self.give_up.succeeded();
             }
-            let reason = self.give_up.reason(&error.full()).filter(|_| error.kind().is_temporary());
-            let Some(reason) = reason else { return Err(error) };
+            let reason = self.give_up.refusal(error)?;
             self.end_producer().await;
             self.pending.refuse_rest(&reason);
         }

@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use arrow_array::{Array, BinaryViewArray};
+use thalweg_broker::outcomes::{self, Outcomes};
 use thalweg_engine::Error;
-use thalweg_record::{Batch, Lease, is_same_payload};
+use thalweg_record::{Batch, Lease};
 
 use super::records::Records;
 use super::refusals::Suspicion;
@@ -20,69 +20,58 @@ const RECALL: Duration = Duration::from_secs(1);
 /// The outcomes of the records of a batch. After a temporary error, the engine calls the sink with the same
 /// batch, which is recognised by the address of its payload views.
 pub(super) struct Pending<D> {
-    payload: Option<BinaryViewArray>,
-    rows: Vec<Row<D>>,
+    rows: Outcomes<Way<D>>,
     missing: Missing,
     /// True if the producer gave up records, or takes none any more.
     is_lost: bool,
-    /// Covers the copies in the queue.
-    memory: Option<Lease>,
 }
 
-enum Row<D> {
-    /// Not queued yet.
-    Unsent,
-    /// Queued, without an outcome.
+/// Where a record is that has no outcome.
+enum Way<D> {
+    /// Queued.
     Queued(D),
-    /// Confirmed.
-    Delivered,
     /// Refused with others, for a reason that may be that of another record.
     Suspected,
-    /// Refused.
-    Refused(String),
 }
 
-impl<D> Row<D> {
-    /// Returns what an outcome makes of a queued record, and the failure if the record must be sent again.
-    fn after(outcome: Result<(), Failure>, waits_for_topic: bool) -> (Self, Option<Failure>) {
-        match outcome {
-            Ok(()) => (Self::Delivered, None),
-            Err(Failure::Refused(reason)) => (Self::Refused(reason), None),
-            Err(Failure::NoTopic(reason)) if !waits_for_topic => (Self::Refused(reason), None),
-            Err(Failure::RefusedTogether(_)) => (Self::Suspected, None),
-            Err(failure) => (Self::Unsent, Some(failure)),
-        }
+type Row<D> = outcomes::Row<Way<D>>;
+
+/// Returns what an outcome makes of a queued record, and the failure if the record must be sent again.
+fn after<D>(outcome: Result<(), Failure>, waits_for_topic: bool) -> (Row<D>, Option<Failure>) {
+    match outcome {
+        Ok(()) => (Row::Done, None),
+        Err(Failure::Refused(reason)) => (Row::Refused(reason), None),
+        Err(Failure::NoTopic(reason)) if !waits_for_topic => (Row::Refused(reason), None),
+        Err(Failure::RefusedTogether(_)) => (Row::Underway(Way::Suspected), None),
+        Err(failure) => (Row::Unsent, Some(failure)),
     }
 }
 
 impl<D> Default for Pending<D> {
     fn default() -> Self {
-        Self { payload: None, rows: Vec::new(), missing: Missing::default(), is_lost: false, memory: None }
+        Self { rows: Outcomes::default(), missing: Missing::default(), is_lost: false }
     }
 }
 
 impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
     /// Begins a batch, or continues it if it is the same as before. Returns true if it is another one.
     pub(super) fn begin(&mut self, batch: &Batch, claim: impl FnOnce() -> Lease) -> bool {
-        let payload = batch.payload();
-        let is_known = self.payload.as_ref().is_some_and(|known| is_same_payload(known, payload));
-        if !is_known {
-            let rows = std::iter::repeat_with(|| Row::Unsent).take(payload.len()).collect();
-            let missing = std::mem::take(&mut self.missing);
-            *self =
-                Self { payload: Some(payload.clone()), rows, missing, is_lost: false, memory: Some(claim()) };
+        let is_another = self.rows.are_of_another(batch);
+        if is_another {
+            self.rows.begin(batch, claim());
+            self.is_lost = false;
         }
-        !is_known
+        is_another
     }
 
     /// The number of records that were confirmed or refused.
     pub(super) fn settled(&self) -> usize {
-        self.rows.iter().filter(|row| matches!(row, Row::Delivered | Row::Refused(_))).count()
+        self.rows.settled()
     }
 
     /// True if queued records have no outcome.
     pub(super) fn is_any(&self) -> bool {
-        self.rows.iter().any(|row| matches!(row, Row::Queued(_)))
+        self.rows.iter().any(|row| matches!(row, Row::Underway(Way::Queued(_))))
     }
 
     /// True if another producer is needed, since the last call.
@@ -149,12 +138,12 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
         let _ = tokio::time::timeout(timeout, producer.flush()).await;
         let mut error = None;
         let mut waiting = 0;
-        for row in &mut self.rows {
-            let Row::Queued(delivery) = row else { continue };
+        for row in self.rows.iter_mut() {
+            let Row::Underway(Way::Queued(delivery)) = row else { continue };
             match outcome(delivery).await {
                 None => waiting += 1,
                 Some(outcome) => {
-                    let (now, failure) = Row::after(outcome, waits_for_topic);
+                    let (now, failure) = after(outcome, waits_for_topic);
                     *row = now;
                     error = failure.or(error);
                 }
@@ -178,10 +167,10 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
     /// were not confirmed, so that they keep their order.
     pub(super) async fn recall(&mut self) {
         let deadline = tokio::time::Instant::now() + RECALL;
-        for row in &mut self.rows {
-            let Row::Queued(delivery) = row else { continue };
+        for row in self.rows.iter_mut() {
+            let Row::Underway(Way::Queued(delivery)) = row else { continue };
             *row = match tokio::time::timeout_at(deadline, delivery).await {
-                Ok(outcome) => Row::after(outcome, true).0,
+                Ok(outcome) => after(outcome, true).0,
                 Err(_) => Row::Unsent,
             };
         }
@@ -197,7 +186,7 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
         timeout: Duration,
     ) -> Result<(), Error> {
         for number in 0..self.rows.len() {
-            if !matches!(self.rows[number], Row::Suspected) {
+            if !matches!(self.rows[number], Row::Underway(Way::Suspected)) {
                 continue;
             }
             let record = records.bind(batch).record(number).map_err(Error::permanent)?;
@@ -205,7 +194,7 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
                 self.is_lost |= !matches!(failure, Failure::NoTopic(_));
                 failure.error("the broker did not take a record")
             })?;
-            if matches!(self.rows[number], Row::Queued(_)) {
+            if matches!(self.rows[number], Row::Underway(Way::Queued(_))) {
                 return Err(Error::overloaded("the broker did not confirm a record"));
             }
         }
@@ -214,10 +203,10 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
 
     /// Notes the outcomes that are known, without waiting for others.
     pub(super) async fn note_outcomes(&mut self) {
-        for row in &mut self.rows {
-            let Row::Queued(delivery) = row else { continue };
+        for row in self.rows.iter_mut() {
+            let Row::Underway(Way::Queued(delivery)) = row else { continue };
             if let Some(outcome) = outcome(delivery).await {
-                *row = Row::after(outcome, true).0;
+                *row = after(outcome, true).0;
             }
         }
     }
@@ -229,30 +218,20 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
         let rows = self.rows.iter().enumerate();
         let refused = rows.filter_map(|(number, row)| match row {
             Row::Refused(reason) => Some((number, Some(reason.clone()))),
-            Row::Suspected => Some((number, None)),
-            Row::Unsent | Row::Queued(_) | Row::Delivered => None,
+            Row::Underway(Way::Suspected) => Some((number, None)),
+            Row::Unsent | Row::Underway(Way::Queued(_)) | Row::Done => None,
         });
         refused.collect()
     }
 
     /// Refuses all records without an outcome.
     pub(super) fn refuse_rest(&mut self, reason: &str) {
-        for row in &mut self.rows {
-            if !matches!(row, Row::Delivered | Row::Refused(_)) {
-                *row = Row::Refused(reason.to_owned());
-            }
-        }
+        self.rows.refuse_rest(reason);
     }
 
     /// Ends the batch, all of whose records have an outcome. Returns the refused rows in order.
     pub(super) fn finish(&mut self) -> Vec<(u32, String)> {
-        let rows = std::mem::take(&mut self.rows);
-        (self.payload, self.memory) = (None, None);
-        let refused = rows.into_iter().enumerate().filter_map(|(number, row)| match row {
-            Row::Refused(reason) => Some((number as u32, reason)),
-            _ => None,
-        });
-        refused.collect()
+        self.rows.finish()
     }
 }
 
@@ -278,7 +257,7 @@ impl Missing {
         }
         let topic = record.topic.clone();
         match producer.queue(record).await {
-            Ok(delivery) => Ok(Row::Queued(delivery)),
+            Ok(delivery) => Ok(Row::Underway(Way::Queued(delivery))),
             Err(Failure::NoTopic(reason)) if !waits_for_topic => {
                 self.add(topic, reason.clone());
                 Ok(Row::Refused(reason))
@@ -316,8 +295,8 @@ async fn alone<P: Producer>(
     };
     let _ = tokio::time::timeout(timeout, producer.flush()).await;
     match outcome(&mut delivery).await {
-        None => Ok(Row::Queued(delivery)),
-        Some(Ok(())) => Ok(Row::Delivered),
+        None => Ok(Row::Underway(Way::Queued(delivery))),
+        Some(Ok(())) => Ok(Row::Done),
         Some(Err(Failure::Refused(reason) | Failure::RefusedTogether(reason))) => Ok(Row::Refused(reason)),
         Some(Err(failure)) => Err(failure),
     }
@@ -331,7 +310,7 @@ async fn cleared<P: Producer>(
     timeout: Duration,
 ) -> Result<Row<P::Delivery>, Failure> {
     let row = alone(producer, record.clone(), timeout).await?;
-    if matches!(row, Row::Delivered) {
+    if matches!(row, Row::Done) {
         suspicion.clear(&record);
     }
     Ok(row)

@@ -8,8 +8,9 @@ use parking_lot::Mutex;
 use thalweg_engine::testing::{self, batch, messages, open_sink, options, write_until_durable};
 use thalweg_engine::{Component, ErrorKind, Rejects, Sink};
 use thalweg_record::Batch;
-use thalweg_testbed::{Kafka, Secured};
+use thalweg_testbed::{Kafka, Outage, Secured};
 use tokio::sync::oneshot;
+use tokio::task::block_in_place;
 
 use super::KafkaSink;
 use super::pending::Pending;
@@ -186,7 +187,7 @@ async fn what_a_record_has_follows_from_the_message_and_what_is_refused_has_the_
         ];
         let rejected = testing::write_all::<KafkaSink>(&yaml, [batch_of(&rows)]).await.unwrap();
         let rejected: Vec<(u32, &str)> = rejected.iter().map(|(_, row, reason)| (*row, &**reason)).collect();
-        let records = tokio::task::block_in_place(|| kafka.records(&format!("{compression}-a")).unwrap());
+        let records = block_in_place(|| kafka.records(&format!("{compression}-a")).unwrap());
         let stored: Vec<_> = records
             .iter()
             .map(|record| (record.partition, text(record.key.as_ref()), text(record.value.as_ref()).unwrap()))
@@ -209,7 +210,7 @@ async fn what_a_record_has_follows_from_the_message_and_what_is_refused_has_the_
         if compression == "none" {
             assert!(rejected[3].1.contains("MessageTooLarge"), "{}", rejected[3].1);
         }
-        let other = tokio::task::block_in_place(|| kafka.records(&format!("{compression}-b")).unwrap());
+        let other = block_in_place(|| kafka.records(&format!("{compression}-b")).unwrap());
         assert_eq!(other.len(), 1);
     }
 }
@@ -224,21 +225,14 @@ async fn a_batch_waits_for_a_broker_that_is_killed_and_is_stored_once_and_in_ord
         let lines: Vec<String> = (0..500).map(|number| format!("message {round} {number:04}")).collect();
         let batch = batch(lines.iter().map(String::as_str));
         expected.extend(lines);
-        match round {
-            3 | 7 => kafka.kill().unwrap(),
-            _ => kafka.cut(),
-        }
-        let mut is_down = matches!(round, 3 | 7);
-        let rejected = write_until_durable(&mut *sink, batch, |_| {
-            if std::mem::take(&mut is_down) {
-                tokio::task::block_in_place(|| kafka.restart().unwrap());
-            }
-        })
-        .await;
-        assert!(!is_down && rejected.is_empty());
+        let outage = if matches!(round, 3 | 7) { Outage::Killed } else { Outage::Cut };
+        let mut lost = block_in_place(|| kafka.lose(outage).unwrap());
+        let rejected =
+            write_until_durable(&mut *sink, batch, |_| block_in_place(|| lost.mend().unwrap())).await;
+        assert!(lost.is_over() && rejected.is_empty());
     }
     sink.finish().await.unwrap();
-    let records = tokio::task::block_in_place(|| kafka.records("t").unwrap());
+    let records = block_in_place(|| kafka.records("t").unwrap());
     let stored: Vec<String> = records.iter().map(|record| text(record.value.as_ref()).unwrap()).collect();
     assert_eq!(stored, expected);
 }
@@ -254,14 +248,14 @@ async fn messages_that_may_not_wait_longer_leave_by_errors_and_later_ones_are_st
         refused.extend(rejected.into_iter().map(|(_, reason)| (text, reason)));
         match text {
             "before" => kafka.kill().unwrap(),
-            "while it is down" => tokio::task::block_in_place(|| kafka.restart().unwrap()),
+            "while it is down" => block_in_place(|| kafka.restart().unwrap()),
             _ => {}
         }
     }
     sink.finish().await.unwrap();
     let [("while it is down", reason)] = &refused[..] else { panic!("{refused:?}") };
     assert!(reason.starts_with("could not be sent for 3 s (`give_up`): "), "{reason}");
-    let records = tokio::task::block_in_place(|| kafka.records("t").unwrap());
+    let records = block_in_place(|| kafka.records("t").unwrap());
     let stored: Vec<String> = records.iter().map(|record| text(record.value.as_ref()).unwrap()).collect();
     assert_eq!(stored, ["before", "after"]);
 }
@@ -301,7 +295,7 @@ async fn users_are_known_by_each_mechanism_over_tls_and_a_wrong_password_ends_th
     write_as(&auth, "oauthbearer", &tls).await.unwrap();
     std::fs::write(&token, "e30.e30.").unwrap();
     write_as(&auth, "not valid", &tls).await.unwrap_err();
-    let records = tokio::task::block_in_place(|| kafka.records("t").unwrap());
+    let records = block_in_place(|| kafka.records("t").unwrap());
     let stored: Vec<String> = records.iter().map(|record| text(record.value.as_ref()).unwrap()).collect();
     assert_eq!(stored, ["plain", "scram_sha_256", "scram_sha_512", "plain", "oauthbearer"]);
 }
@@ -412,7 +406,7 @@ async fn a_record_that_a_broker_refuses_leaves_its_transaction_by_errors() {
     assert!(reason.contains("MessageTooLarge"), "{reason}");
     assert_eq!(attempts, 3);
     sink.finish().await.unwrap();
-    let records = tokio::task::block_in_place(|| kafka.committed_records("t").unwrap());
+    let records = block_in_place(|| kafka.committed_records("t").unwrap());
     let stored: Vec<String> = records.iter().map(|record| text(record.value.as_ref()).unwrap()).collect();
     assert_eq!(stored, ["a", "b"]);
 }

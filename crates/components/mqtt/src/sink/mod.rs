@@ -16,11 +16,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_broker::confirmed::{Confirmed, Confirming};
 use thalweg_codec::template::Template;
 use thalweg_config::TimeSpan;
-use thalweg_engine::{
-    Claim, Component, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
-};
+use thalweg_engine::{Claim, Component, Context, Error, Mistake, Sink, SinkConfig, TransformConfig};
 use thalweg_net::give_up::GiveUp;
 use thalweg_net::net::long_time;
 use thalweg_record::{Batch, Share};
@@ -91,7 +90,7 @@ pub struct MqttSink {
     encode: EncodeConfig,
     /// The number of messages that may be on their way without a confirmation. The server may want fewer. The
     /// default is 1024.
-    #[serde(default = "pending")]
+    #[serde(default = "thalweg_net::net::defaults::pending")]
     #[schemars(range(min = 1, max = 65535))]
     max_pending: usize,
     /// How long the server may confirm nothing. After that the sink reports it, and sends the messages again
@@ -104,10 +103,6 @@ pub struct MqttSink {
     /// takes.
     #[serde(default)]
     give_up: Option<TimeSpan>,
-}
-
-fn pending() -> usize {
-    1024
 }
 
 impl MqttSink {
@@ -198,7 +193,7 @@ impl SinkConfig for MqttSink {
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
-        Ok(Box::new(Mqtt {
+        Ok(Box::new(Confirmed(Mqtt {
             memory: context.memory.clone(),
             rows: Rows::new(self),
             client_id: self.client_id.clone().unwrap_or_else(random_client_id),
@@ -209,7 +204,7 @@ impl SinkConfig for MqttSink {
             session: None,
             is_sending: false,
             window: usize::MAX,
-        }))
+        })))
     }
 }
 
@@ -232,7 +227,47 @@ struct Mqtt {
 }
 
 impl Mqtt {
-    /// Connects to one of the servers, unless that is done.
+    /// Checks that the server can do what the options want.
+    fn check(&self, connection: &Connection) -> Result<(), Error> {
+        let (limits, qos) = (connection.limits, self.config.qos.0 as u8);
+        if qos > limits.qos {
+            let message = format!("the server takes no message with `qos: {qos}`, but with {}", limits.qos);
+            return Err(Error::permanent(message));
+        }
+        if self.config.retain && !limits.takes_retained {
+            return Err(Error::permanent("the server takes no message with `retain: true`"));
+        }
+        Ok(())
+    }
+
+    /// Nothing tells what the server has taken of that which it has not confirmed.
+    fn disconnect(&mut self) {
+        self.connection = None;
+        if self.config.qos.0 == Qos::AtMostOnce {
+            self.pending.forget_unconfirmed();
+        }
+    }
+
+    async fn send_over_connection(&mut self, batch: &Batch) -> Result<(), Error> {
+        self.connect().await?;
+        let Some(connection) = &mut self.connection else {
+            return Err(Error::permanent("the sink `mqtt` was not opened"));
+        };
+        let options = Options {
+            most: self.config.max_pending.min(connection.limits.pending),
+            qos: self.config.qos.0,
+            timeout: self.config.timeout.duration(),
+        };
+        let (bound, window) = (self.rows.bind(batch), &mut self.window);
+        let mut sending = Sending::new(options, connection, bound, &mut self.pending, window);
+        sending.send().await
+    }
+}
+
+#[async_trait]
+impl Confirming for Mqtt {
+    type Pending = Pending;
+
     async fn connect(&mut self) -> Result<(), Error> {
         if self.connection.as_ref().is_some_and(|connection| !connection.writer.is_broken()) {
             return Ok(());
@@ -269,17 +304,9 @@ impl Mqtt {
         Ok(())
     }
 
-    /// Checks that the server can do what the options want.
-    fn check(&self, connection: &Connection) -> Result<(), Error> {
-        let (limits, qos) = (connection.limits, self.config.qos.0 as u8);
-        if qos > limits.qos {
-            let message = format!("the server takes no message with `qos: {qos}`, but with {}", limits.qos);
-            return Err(Error::permanent(message));
-        }
-        if self.config.retain && !limits.takes_retained {
-            return Err(Error::permanent("the server takes no message with `retain: true`"));
-        }
-        Ok(())
+    fn begin(&mut self, batch: &Batch) {
+        let bytes = batch.rows() * MESSAGE + 2 * CHUNK;
+        self.pending.begin(batch, || self.memory.claim(bytes));
     }
 
     async fn send(&mut self, batch: &Batch) -> Result<(), Error> {
@@ -301,72 +328,22 @@ impl Mqtt {
         sent
     }
 
-    /// Nothing tells what the server has taken of that which it has not confirmed.
-    fn disconnect(&mut self) {
-        self.connection = None;
-        if self.config.qos.0 == Qos::AtMostOnce {
-            self.pending.forget_unconfirmed();
-        }
-    }
-
-    async fn send_over_connection(&mut self, batch: &Batch) -> Result<(), Error> {
-        self.connect().await?;
-        let Some(connection) = &mut self.connection else {
-            return Err(Error::permanent("the sink `mqtt` was not opened"));
-        };
-        let options = Options {
-            most: self.config.max_pending.min(connection.limits.pending),
-            qos: self.config.qos.0,
-            timeout: self.config.timeout.duration(),
-        };
-        let (bound, window) = (self.rows.bind(batch), &mut self.window);
-        let mut sending = Sending::new(options, connection, bound, &mut self.pending, window);
-        sending.send().await
-    }
-
-    /// Forgets the connection and its session: the numbers of the batch are not used any more.
+    // Forgets the connection and its session: the numbers of the batch are not used any more.
     fn abandon(&mut self) {
         (self.connection, self.session) = (None, None);
     }
-}
 
-#[async_trait]
-impl Sink for Mqtt {
-    async fn open(&mut self, _: Option<serde_json::Value>) -> Result<(), Error> {
-        self.connect().await
-    }
-
-    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
-        let bytes = batch.rows() * MESSAGE + 2 * CHUNK;
-        self.pending.begin(batch, || self.memory.claim(bytes));
-        self.give_up.attempt();
-        if let Err(error) = self.send(batch).await {
-            let reason = self.give_up.reason(&error.full()).filter(|_| error.kind().is_temporary());
-            let Some(reason) = reason else { return Err(error) };
-            self.abandon();
-            self.pending.refuse_rest(&reason);
-        }
-        self.give_up.end();
-        for (row, reason) in self.pending.finish() {
-            rejects.reject(row, reason);
-        }
-        Ok(WriteOutcome::Durable)
-    }
-
-    fn drop_batch(&mut self) {
-        self.abandon();
-        self.give_up.end();
-        self.pending = Pending::default();
-    }
-
-    async fn flush(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    async fn finish(&mut self) -> Result<(), Error> {
+    async fn close(&mut self) {
         if let Some(connection) = self.connection.take() {
             connection.close().await;
         }
-        Ok(())
+    }
+
+    fn pending(&mut self) -> &mut Pending {
+        &mut self.pending
+    }
+
+    fn give_up(&mut self) -> &mut GiveUp {
+        &mut self.give_up
     }
 }

@@ -6,25 +6,22 @@
 
 use std::collections::HashMap;
 
-use arrow_array::{Array, BinaryViewArray};
-use thalweg_record::{Batch, Lease, is_same_payload};
+use thalweg_broker::confirmed::{self, Pending as _};
+use thalweg_broker::outcomes::{self, Outcomes};
+use thalweg_record::{Batch, Lease};
 
 use crate::wire::{Ack, AckKind, Qos, Reason, Remedy};
 
-/// The outcome of a message.
+/// Where a message is that has no outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Row {
-    /// To be sent.
-    Unsent,
+enum Way {
     /// Sent under this number, without an answer. False if it is to be sent again over a new connection.
     Sent(u16, bool),
     /// As `Sent`, and the server has stored it, but not passed it on.
     Received(u16, bool),
-    /// Confirmed.
-    Done,
-    /// Never taken.
-    Refused(String),
 }
+
+type Row = outcomes::Row<Way>;
 
 /// The next packet to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,8 +48,7 @@ pub(super) enum Answered {
 /// The messages of a batch.
 #[derive(Default)]
 pub(super) struct Pending {
-    payload: Option<BinaryViewArray>,
-    rows: Vec<Row>,
+    rows: Outcomes<Way>,
     /// The rows of the numbers that are in use.
     ids: HashMap<u16, usize>,
     last_id: u16,
@@ -62,39 +58,20 @@ pub(super) struct Pending {
     next: usize,
     /// The number of answers by which a message had its outcome, or came a step further.
     steps: u64,
-    /// Covers the memory of the rows, and the packets.
-    memory: Option<Lease>,
 }
 
-impl Row {
-    /// True if it was sent over the present connection and has no outcome.
-    fn is_waiting(&self) -> bool {
-        matches!(self, Row::Sent(_, true) | Row::Received(_, true))
-    }
+/// True if a message was sent over the present connection and has no outcome.
+fn is_waiting(row: &Row) -> bool {
+    matches!(row, Row::Underway(Way::Sent(_, true) | Way::Received(_, true)))
 }
 
 impl Pending {
     /// Begins a batch, or continues it if it is the same as before.
     pub(super) fn begin(&mut self, batch: &Batch, claim: impl FnOnce() -> Lease) {
-        let payload = batch.payload();
-        let is_known = self.payload.as_ref().is_some_and(|known| is_same_payload(known, payload));
-        if !is_known {
+        if self.rows.are_of_another(batch) {
             self.finish();
-            self.payload = Some(payload.clone());
-            self.rows = vec![Row::Unsent; payload.len()];
-            self.memory = Some(claim());
+            self.rows.begin(batch, claim());
         }
-    }
-
-    /// Ends the batch. Returns the refused rows in order.
-    pub(super) fn finish(&mut self) -> Vec<(u32, String)> {
-        let rows = std::mem::take(&mut self.rows);
-        *self = Self { last_id: self.last_id, ..Self::default() };
-        let refused = rows.into_iter().enumerate().filter_map(|(number, row)| match row {
-            Row::Refused(reason) => Some((number as u32, reason)),
-            _ => None,
-        });
-        refused.collect()
     }
 
     /// The number of answers to this batch by which a message had its outcome, or came a step further.
@@ -106,11 +83,13 @@ impl Pending {
     /// the numbers of the earlier one.
     pub(super) fn send_again(&mut self, has_session: bool) {
         (self.next, self.waiting) = (0, 0);
-        for row in &mut self.rows {
+        for row in self.rows.iter_mut() {
             match row {
-                Row::Sent(_, is_sent) | Row::Received(_, is_sent) if has_session => *is_sent = false,
+                Row::Underway(Way::Sent(_, is_sent) | Way::Received(_, is_sent)) if has_session => {
+                    *is_sent = false;
+                }
                 // The server has forgotten them, or they are sent as others.
-                Row::Sent(..) | Row::Received(..) => *row = Row::Unsent,
+                Row::Underway(_) => *row = Row::Unsent,
                 _ => {}
             }
         }
@@ -131,13 +110,13 @@ impl Pending {
         while let Some(row) = self.rows.get_mut(self.next) {
             let place = self.next;
             match row {
-                Row::Sent(_, false) | Row::Received(_, false) if is_full => return None,
-                Row::Sent(id, is_sent @ false) => {
+                Row::Underway(Way::Sent(_, false) | Way::Received(_, false)) if is_full => return None,
+                Row::Underway(Way::Sent(id, is_sent @ false)) => {
                     *is_sent = true;
                     self.waiting += 1;
                     return Some(Step::Message(place, *id, true));
                 }
-                Row::Received(id, is_sent @ false) => {
+                Row::Underway(Way::Received(id, is_sent @ false)) => {
                     *is_sent = true;
                     self.waiting += 1;
                     return Some(Step::Release(*id));
@@ -152,7 +131,7 @@ impl Pending {
                         return None;
                     }
                     let id = self.new_id(place);
-                    self.rows[place] = Row::Sent(id, true);
+                    self.rows[place] = Row::Underway(Way::Sent(id, true));
                     self.waiting += 1;
                     return Some(Step::Message(place, id, false));
                 }
@@ -176,23 +155,12 @@ impl Pending {
     /// Notes that a message cannot be sent.
     pub(super) fn refuse(&mut self, place: usize, reason: String) {
         if let Some(row) = self.rows.get_mut(place) {
-            self.waiting -= usize::from(row.is_waiting());
-            if let Row::Sent(id, _) | Row::Received(id, _) = *row {
+            self.waiting -= usize::from(is_waiting(row));
+            if let Row::Underway(Way::Sent(id, _) | Way::Received(id, _)) = *row {
                 self.ids.remove(&id);
             }
             *row = Row::Refused(reason);
         }
-    }
-
-    /// Notes that all messages without an outcome are refused.
-    pub(super) fn refuse_rest(&mut self, reason: &str) {
-        for row in &mut self.rows {
-            if matches!(row, Row::Unsent | Row::Sent(..) | Row::Received(..)) {
-                *row = Row::Refused(reason.to_owned());
-            }
-        }
-        self.ids.clear();
-        self.waiting = 0;
     }
 
     /// Sends all messages of QoS 0 again: the connection broke, or they were not all taken.
@@ -211,17 +179,17 @@ impl Pending {
         // A number that was released over this connection is not released again.
         let is_known = matches!(
             (kind, &*row),
-            (AckKind::PubAck | AckKind::PubRec, Row::Sent(..))
-                | (AckKind::PubRec, Row::Received(_, false))
-                | (AckKind::PubComp, Row::Received(..))
+            (AckKind::PubAck | AckKind::PubRec, Row::Underway(Way::Sent(..)))
+                | (AckKind::PubRec, Row::Underway(Way::Received(_, false)))
+                | (AckKind::PubComp, Row::Underway(Way::Received(..)))
         );
         if !is_known {
             return Answered::Unknown;
         }
-        self.waiting -= usize::from(row.is_waiting());
+        self.waiting -= usize::from(is_waiting(row));
         match ack.reason.remedy() {
             Remedy::None if kind == AckKind::PubRec => {
-                *row = Row::Received(ack.id, true);
+                *row = Row::Underway(Way::Received(ack.id, true));
                 self.waiting += 1;
                 self.steps += 1;
                 return Answered::Release(ack.id);
@@ -246,7 +214,21 @@ impl Pending {
 
     /// The number of messages without an outcome.
     pub(super) fn missing(&self) -> usize {
-        self.rows.iter().filter(|row| !matches!(row, Row::Done | Row::Refused(_))).count()
+        self.rows.missing()
+    }
+}
+
+impl confirmed::Pending for Pending {
+    fn refuse_rest(&mut self, reason: &str) {
+        self.rows.refuse_rest(reason);
+        self.ids.clear();
+        self.waiting = 0;
+    }
+
+    fn finish(&mut self) -> Vec<(u32, String)> {
+        let refused = self.rows.finish();
+        *self = Self { last_id: self.last_id, ..Self::default() };
+        refused
     }
 }
 
@@ -438,7 +420,7 @@ mod tests {
             for (kind, id, code) in answers {
                 pending.answer(kinds[kind], &ack(id, codes[code]));
                 steps(&mut pending, most);
-                let waiting = pending.rows.iter().filter(|row| row.is_waiting()).count();
+                let waiting = pending.rows.iter().filter(|row| is_waiting(row)).count();
                 prop_assert!(pending.waiting == waiting && waiting <= most);
                 prop_assert_eq!(pending.is_done(), pending.missing() == 0);
             }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use thalweg_broker::keeping::{Settling, settle_wait};
 use thalweg_engine::{Error, Settled, SourceOutput};
 use thalweg_record::Settlement;
 use tokio::sync::mpsc;
-use tokio::task::{JoinError, JoinSet};
 
 use super::deliveries::Deliveries;
 use crate::connection::Writer;
@@ -15,9 +15,6 @@ use crate::wire::{self, Reason};
 
 /// How often the keeper looks after the end of the source.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long the source waits at its end until all is settled: the first value if the run is being stopped.
-/// Both count from the last progress.
-const SETTLE_WAIT: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(60)];
 
 /// News of the task that sends messages on.
 pub(super) enum News {
@@ -32,7 +29,7 @@ pub(super) enum News {
 pub(super) struct Acknowledgements {
     pub(super) deliveries: Arc<Mutex<Deliveries>>,
     /// The batches that are on their way, each with the keys of its messages.
-    settling: JoinSet<(Vec<u64>, Settlement)>,
+    settling: Settling<Vec<u64>>,
 }
 
 impl Acknowledgements {
@@ -50,15 +47,15 @@ impl Acknowledgements {
         loop {
             tokio::select! {
                 new = news.recv(), if has_news => match new {
-                    Some(News::Sent(keys, settled)) => self.wait_for(keys, settled),
+                    Some(News::Sent(keys, settled)) => self.settling.add(keys, settled),
                     Some(News::Due) => {
                         acknowledge(&self.deliveries, writer).await?;
                     }
                     None => (has_news, moved) = (false, Instant::now()),
                 },
-                Some(done) = self.settling.join_next() => {
+                Some((keys, settlement)) = self.settling.next() => {
                     moved = Instant::now();
-                    self.settled(out, done)?;
+                    self.settled(out, &keys, settlement)?;
                     acknowledge(&self.deliveries, writer).await?;
                 }
                 () = tokio::time::sleep(LOOK), if !has_news => {
@@ -77,29 +74,19 @@ impl Acknowledgements {
     pub(super) fn take_rest(&mut self, news: &mut mpsc::UnboundedReceiver<News>) {
         while let Ok(new) = news.try_recv() {
             if let News::Sent(keys, settled) = new {
-                self.wait_for(keys, settled);
+                self.settling.add(keys, settled);
             }
         }
     }
 
-    fn wait_for(&mut self, keys: Vec<u64>, settled: Settled) {
-        self.settling.spawn(async move { (keys, settled.await) });
-    }
-
     /// True if the source need not wait any longer.
     fn is_over(&self, out: &SourceOutput, moved: Instant) -> bool {
-        let wait = SETTLE_WAIT[usize::from(!out.is_stopping())];
-        self.settling.is_empty() || moved.elapsed() >= wait
+        self.settling.is_empty() || moved.elapsed() >= settle_wait(out)
     }
 
-    fn settled(
-        &self,
-        out: &SourceOutput,
-        done: Result<(Vec<u64>, Settlement), JoinError>,
-    ) -> Result<(), Error> {
-        let Ok((keys, settlement)) = done else { return Ok(()) };
+    fn settled(&self, out: &SourceOutput, keys: &[u64], settlement: Settlement) -> Result<(), Error> {
         if settlement.outcome.is_safe() {
-            self.deliveries.lock().settle(&keys);
+            self.deliveries.lock().settle(keys);
             return Ok(());
         }
         // Messages without an acknowledgement do not come again.
@@ -107,7 +94,7 @@ impl Acknowledgements {
             return Ok(());
         }
         // The protocol has no other way to ask for them.
-        self.deliveries.lock().fail(&keys);
+        self.deliveries.lock().fail(keys);
         Err(Error::temporary(
             "messages were not delivered; the server sends them again over a new connection",
         )

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_broker::ahead;
 use thalweg_codec::framing::check_limit;
 use thalweg_config::{ByteSize, List, TimeSpan};
 use thalweg_engine::{Claim, Component, Context, Error, KnownFields, Mistake, Source, SourceConfig};
@@ -27,12 +28,6 @@ use reading::Topics;
 
 /// How long the source waits for messages before it looks whether it is to end.
 const POLL: Duration = Duration::from_millis(100);
-/// The size of the messages that are read before they are sent on, between these limits.
-const READ: [usize; 2] = [16 << 10, 2 << 20];
-/// The server may leave a message without an acknowledgement for each of these bytes of the memory, between
-/// these limits.
-const BYTES_OF_PENDING: usize = 4 << 10;
-const PENDING: [usize; 2] = [1000, 65_535];
 
 /// Reads messages of MQTT: topics of a server.
 ///
@@ -190,8 +185,7 @@ sinks:
 
 impl SourceConfig for MqttSource {
     fn fields(&self) -> KnownFields {
-        let named = self.fields.iter().filter_map(|name| Some((name, Field::new(name)?)));
-        named.fold(KnownFields::none(), |known, (name, field)| known.with(name, Some(field.described(name))))
+        KnownFields::of(self.fields.iter().filter_map(|name| Some(Field::new(name)?.described(name))))
     }
 
     fn blocks(&self) -> bool {
@@ -222,11 +216,11 @@ impl SourceConfig for MqttSource {
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         let memory = context.memory.budget().limit();
-        let pending = (memory / BYTES_OF_PENDING).clamp(PENDING[0], PENDING[1]);
+        let pending = ahead::unacknowledged(memory, usize::from(u16::MAX));
         Ok(Box::new(Topics {
             config: self.clone(),
             messages: Messages::new(&self.fields, self.max_message_bytes, &self.topics.join(", ")),
-            read_bytes: (memory / 32).clamp(READ[0], READ[1]),
+            read_bytes: ahead::read_bytes(memory),
             receive_maximum: self.receive_maximum.unwrap_or(u16::try_from(pending).unwrap_or(u16::MAX)),
             kept: Acknowledgements::default(),
             is_subscribed: false,

@@ -3,12 +3,11 @@
 //! One task reads and waits for memory and the pipelines, so that messages which find no room stay with the
 //! server. A second one acknowledges: [`Acknowledgements`].
 
-use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use thalweg_broker::keeping::{Kept, joined};
 use thalweg_engine::{Error, Source, SourceOutput};
 use thalweg_stream::unacknowledged;
 use tokio::sync::mpsc;
@@ -111,39 +110,7 @@ impl Topics {
         connection.close().await;
         Ok(())
     }
-}
 
-/// The end of keeping.
-#[derive(Default)]
-struct Kept {
-    /// True if nothing more is acknowledged by it.
-    has_ended: AtomicBool,
-    /// True if nothing can be acknowledged over this connection.
-    has_failed: AtomicBool,
-}
-
-/// Runs both until they end. When keeping ends, reading learns of it and ends by itself: messages that it is
-/// sending on would be lost for the engine if it were dropped. If reading fails, nothing is left to keep.
-async fn joined(
-    reading: impl Future<Output = Result<(), Error>>,
-    keeping: impl Future<Output = Result<(), Error>>,
-    kept: &Kept,
-) -> Result<(), Error> {
-    let (mut reading, mut keeping) = (pin!(reading), pin!(keeping));
-    let ended = tokio::select! {
-        read = &mut reading => {
-            read?;
-            return keeping.await;
-        }
-        ended = &mut keeping => ended,
-    };
-    kept.has_failed.store(ended.is_err(), Ordering::Relaxed);
-    kept.has_ended.store(true, Ordering::Relaxed);
-    let read = reading.await;
-    ended.and(read)
-}
-
-impl Topics {
     async fn connect(&self) -> Result<Connection, Error> {
         let config = &self.config;
         let random = random_client_id();
@@ -199,7 +166,7 @@ impl Reading<'_> {
     /// the next run. If it were not read, the system would break the connection in place of closing it, and
     /// the server might lose the last acknowledgements.
     async fn read_out(&mut self, reader: &mut Reader) -> Result<(), Error> {
-        while !self.kept.has_ended.load(Ordering::Relaxed) {
+        while !self.kept.has_ended() {
             if let Some(packet) = reader.next(POLL).await? {
                 self.take(packet).await?;
             }
@@ -232,7 +199,7 @@ impl Reading<'_> {
     ) -> Result<(), Error> {
         let (mut active, mut bytes, mut asked) = (Instant::now(), 0, None);
         while !out.is_stopping() {
-            if self.kept.has_failed.load(Ordering::Relaxed) {
+            if self.kept.has_failed() {
                 return Err(Error::temporary("the connection cannot be written to"));
             }
             // Messages that have arrived leave together.
@@ -372,27 +339,5 @@ impl Reading<'_> {
             // The other task ends after this one.
             let _ = tell.send(news);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The source had dropped messages that were on their way, so that the run failed.
-    #[tokio::test]
-    async fn what_is_being_sent_on_arrives_also_if_nothing_can_be_acknowledged() {
-        let (kept, has_sent) = (Kept::default(), AtomicBool::new(false));
-        let reading = async {
-            while !kept.has_failed.load(Ordering::Relaxed) {
-                tokio::task::yield_now().await;
-            }
-            has_sent.store(true, Ordering::Relaxed);
-            Err(Error::temporary("read"))
-        };
-        let keeping = async { Err(Error::temporary("kept")) };
-        let ended = joined(reading, keeping, &kept).await;
-        assert_eq!(ended.unwrap_err().to_string(), "kept");
-        assert!(has_sent.load(Ordering::Relaxed));
     }
 }

@@ -164,27 +164,9 @@ async fn with_qos_2_connections_that_are_cut_repeat_nothing() {
     let batch = testing::batch(lines.iter().map(String::as_str));
     testing::write_all::<crate::sink::MqttSink>(&sink, [batch]).await.unwrap();
     let source = start(&yaml, 64);
-    let (mut next_cut, patience) = (100, Patience::begin());
-    let (mut found, mut open) = (Vec::new(), Vec::new());
-    while found.len() < count as usize {
-        patience.check(|| format!("{} of {count} messages", found.len()));
-        let batch = source.take_batch(Duration::from_millis(20)).await;
-        let is_waiting = batch.is_none();
-        found.extend(batch.iter().flat_map(numbers));
-        open.extend(batch);
-        // Of 100 messages, more than half came after those that the server had to send again. If a connection
-        // breaks before them, mosquitto 2.0.11 sends a message from its beginning that it was about to
-        // release.
-        if found.len() >= next_cut {
-            next_cut = found.len() + 100;
-            mqtt.cut();
-        }
-        // Batches are settled late, so that connections break while they are on their way.
-        if is_waiting || open.len() > 2 {
-            open.drain(..).for_each(|batch: Batch| batch.settle(Outcome::Delivered));
-        }
-    }
-    open.into_iter().for_each(|batch| batch.settle(Outcome::Delivered));
+    // Of 100 messages, more than half came after those that the server had to send again. If a connection
+    // breaks before them, mosquitto 2.0.11 sends a message from its beginning that it was about to release.
+    let mut found = source.take_disturbed(count as usize, || mqtt.cut()).await;
     source.stop.request();
     let sent = source.finish().await;
     assert!(sent.main.is_empty(), "{:?}", sent.payloads());

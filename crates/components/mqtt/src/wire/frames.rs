@@ -3,8 +3,10 @@
 //! A packet says its length first, which may be 256 MiB. Memory is taken as bytes arrive, and never more than
 //! a limit: of a packet that is longer the beginning is returned, and the rest is skipped.
 
+use thalweg_broker::input::Input;
+
 use super::Malformed;
-use super::input::Input;
+use super::input::Elements;
 
 /// A packet, or the beginning of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,6 +20,7 @@ pub(crate) use frames::{Frame, Frames};
 pub(crate) use parse::{Ack, ConnAck, Disconnect, Packet, Publish, SubAck, parse};
 pub(crate) use properties::{Properties, property};
 pub(crate) use reason::{Reason, Remedy};
+pub(crate) use thalweg_broker::input::Malformed;
 pub(crate) use write::{
     AckKind, Connect, Outgoing, ack, connect, disconnect, number_property, pair_property, ping, publish,
     subscribe, text_property,
@@ -49,15 +50,3 @@ impl Qos {
         [Self::AtMostOnce, Self::AtLeastOnce, Self::ExactlyOnce].get(usize::from(number)).copied()
     }
 }
-
-/// Bytes that are no packet of the protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Malformed(pub(crate) &'static str);
-
-impl std::fmt::Display for Malformed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl std::error::Error for Malformed {}

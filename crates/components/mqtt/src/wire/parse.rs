@@ -1,6 +1,8 @@
 //! The packets that a server sends.
 
-use super::input::Input;
+use thalweg_broker::input::Input;
+
+use super::input::Elements;
 use super::properties::{Properties, property};
 use super::{Frame, Malformed, Qos, Reason, Version};
 

@@ -1,7 +1,9 @@
 //! The properties of MQTT 5: a list of identifiers and values.
 
+use thalweg_broker::input::Input;
+
 use super::Malformed;
-use super::input::Input;
+use super::input::Elements;
 
 /// The identifiers of the properties that are read or written here.
 pub(crate) mod property {

@@ -150,13 +150,13 @@ fn bytes_that_no_server_sends_are_refused() {
         (Version::V3, &b"\x00\x00"[..], "a packet has a kind that servers do not send"),
         (Version::V3, b"\xe0\x00", "a packet has a kind that servers do not send"),
         (Version::V3, b"\x41\x02\0\x01", "a packet has unknown flags"),
-        (Version::V3, b"\x40\x01\0", "a packet is shorter than its parts"),
+        (Version::V3, b"\x40\x01\0", "it is shorter than its parts"),
         (Version::V3, b"\x36\x03\0\x01t", "a message has an unknown QoS"),
         (Version::V3, b"\x30\x02\0\0", "a message has no topic"),
         (Version::V3, b"\x30\x03\0\x01\xff", "a text is not UTF-8"),
         (Version::V3, b"\x32\x05\0\x01t\0\0", "a message has the number 0"),
         (Version::V5, b"\x30\x05\0\x01t\x01\x99", "a property has an unknown identifier"),
-        (Version::V5, b"\x30\x04\0\x01t\x05", "a packet is shorter than its parts"),
+        (Version::V5, b"\x30\x04\0\x01t\x05", "it is shorter than its parts"),
         (Version::V5, b"\xff\xff\xff\xff\xff", "a length has more than four bytes"),
     ] {
         assert_eq!(one(bytes, version), Err(Malformed(expected)), "{bytes:?}");

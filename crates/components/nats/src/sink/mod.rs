@@ -62,7 +62,7 @@ pub struct NatsSink {
     /// A message whose subject has spaces, wildcards or an empty word leaves by `errors`.
     subject: Template,
     /// False to send to the present subscribers, without a stream. The default is true.
-    #[serde(default = "yes")]
+    #[serde(default = "thalweg_net::net::defaults::yes")]
     jetstream: bool,
     /// The id of a message, for example `{meta.path}-{meta.position}` or `{id}`. It must be another one for
     /// each message. An empty one is no id. By default messages have ids that hold for this run.
@@ -76,7 +76,7 @@ pub struct NatsSink {
     #[serde(default)]
     encode: EncodeConfig,
     /// The number of messages that may be on their way without a confirmation. The default is 1024.
-    #[serde(default = "pending")]
+    #[serde(default = "thalweg_net::net::defaults::pending")]
     #[schemars(range(min = 1, max = 65536))]
     max_pending: usize,
     /// How long the server may confirm nothing. After that the sink reports it, and sends the messages again.
@@ -91,21 +91,9 @@ pub struct NatsSink {
     give_up: Option<TimeSpan>,
     /// The number of batches of the run that may be on their way at the same time. With more than 1, the
     /// order of messages is not kept. The default is 1.
-    #[serde(default = "one")]
+    #[serde(default = "thalweg_net::net::defaults::one")]
     #[schemars(range(min = 1, max = 64))]
     concurrency: usize,
-}
-
-fn yes() -> bool {
-    true
-}
-
-fn pending() -> usize {
-    1024
-}
-
-fn one() -> usize {
-    1
 }
 
 impl NatsSink {
@@ -327,8 +315,7 @@ impl Sink for Nats {
             if self.storing.settled() > before {
                 self.give_up.succeeded();
             }
-            let reason = self.give_up.reason(&error.full()).filter(|_| error.kind().is_temporary());
-            let Some(reason) = reason else { return Err(error) };
+            let reason = self.give_up.refusal(error)?;
             self.refuse_rest(batch, &reason, rejects);
         }
         self.give_up.end();

@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use arrow_array::{Array, BinaryViewArray};
+use thalweg_broker::outcomes::{self, Outcomes};
 use thalweg_engine::Error;
-use thalweg_record::{Batch, Lease, is_same_payload};
+use thalweg_record::{Batch, Lease};
 
 use super::answer::Answer;
 use super::link::Link;
@@ -20,18 +20,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The pause after a message that the stream could not take now.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The outcome of a message.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Row {
-    /// To be sent, at first or again.
-    Unsent,
-    /// Sent, without an answer.
-    Sent,
-    /// In the stream.
-    Stored,
-    /// Never taken.
-    Refused(String),
-}
+type Row = outcomes::Row<()>;
 
 /// The limits of a sink.
 #[derive(Debug, Clone, Copy)]
@@ -45,8 +34,8 @@ pub(super) struct Limits {
 /// The messages of a batch.
 #[derive(Default)]
 pub(super) struct Storing {
-    payload: Option<BinaryViewArray>,
-    rows: Vec<Row>,
+    /// A message on its way has been sent over the present connection.
+    rows: Outcomes<()>,
     /// The number of the first message. Numbers are not used again.
     first: u64,
     /// The ids of messages begin with it, so that they differ from those of other runs.
@@ -61,8 +50,6 @@ pub(super) struct Storing {
     /// Why a message is to be sent again.
     reason: Option<String>,
     missing: Missing,
-    /// Covers the copies in the client.
-    memory: Option<Lease>,
 }
 
 impl Storing {
@@ -72,38 +59,28 @@ impl Storing {
 
     /// Begins a batch, or continues it if it is the same as before.
     pub(super) fn begin(&mut self, batch: &Batch, claim: impl FnOnce() -> Lease) {
-        let payload = batch.payload();
-        let is_known = self.payload.as_ref().is_some_and(|known| is_same_payload(known, payload));
-        if !is_known {
+        if self.rows.are_of_another(batch) {
             self.finish();
-            self.payload = Some(payload.clone());
-            self.rows = vec![Row::Unsent; payload.len()];
-            self.memory = Some(claim());
+            self.rows.begin(batch, claim());
         }
     }
 
     /// The number of messages of the batch that were stored or refused.
     pub(super) fn settled(&self) -> usize {
-        self.rows.iter().filter(|row| matches!(row, Row::Stored | Row::Refused(_))).count()
+        self.rows.settled()
     }
 
     /// Refuses all messages of the batch without an outcome.
     pub(super) fn refuse_rest(&mut self, reason: &str) {
-        let open = self.rows.iter_mut().filter(|row| matches!(row, Row::Unsent | Row::Sent));
-        open.for_each(|row| *row = Row::Refused(reason.to_owned()));
+        self.rows.refuse_rest(reason);
     }
 
     /// Ends the batch. Returns the refused rows in order.
     pub(super) fn finish(&mut self) -> Vec<(u32, String)> {
-        let rows = std::mem::take(&mut self.rows);
-        self.first += rows.len() as u64;
+        self.first += self.rows.len() as u64;
         (self.next, self.waiting) = (0, 0);
-        (self.payload, self.memory, self.reason, self.pause_until) = (None, None, None, None);
-        let refused = rows.into_iter().enumerate().filter_map(|(number, row)| match row {
-            Row::Refused(reason) => Some((number as u32, reason)),
-            _ => None,
-        });
-        refused.collect()
+        (self.reason, self.pause_until) = (None, None);
+        self.rows.finish()
     }
 
     /// Sends all messages of the batch, and waits for the answers.
@@ -161,7 +138,7 @@ impl Storing {
 
     /// Sends all messages again that have no answer.
     pub(super) fn send_again(&mut self) {
-        self.rows.iter_mut().filter(|row| **row == Row::Sent).for_each(|row| *row = Row::Unsent);
+        self.rows.iter_mut().filter(|row| **row == Row::Underway(())).for_each(|row| *row = Row::Unsent);
         (self.next, self.waiting) = (0, 0);
     }
 
@@ -182,7 +159,7 @@ impl Storing {
                 };
                 match sent {
                     Ok(()) => {
-                        *row = Row::Sent;
+                        *row = Row::Underway(());
                         self.waiting += 1;
                     }
                     Err(NotSent::Refused(reason)) => *row = Row::Refused(reason),
@@ -200,12 +177,12 @@ impl Storing {
         let place = number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
         // An answer may be that of an earlier batch.
         let Some(place) = place.filter(|place| *place < self.rows.len()) else { return false };
-        let is_waiting = self.rows[place] == Row::Sent;
+        let is_waiting = self.rows[place] == Row::Underway(());
         match answer {
             // Also to a message that is to be sent again.
             Answer::Stored => {
                 self.missing.remove(bound, place);
-                self.settle(place, Row::Stored)
+                self.settle(place, Row::Done)
             }
             Answer::Refused(reason) => self.settle(place, Row::Refused(reason)),
             _ if !is_waiting => false,
@@ -224,10 +201,10 @@ impl Storing {
     fn settle(&mut self, place: usize, outcome: Row) -> bool {
         let row = &mut self.rows[place];
         // A message that was sent twice may be refused the second time.
-        if *row == Row::Stored {
+        if *row == Row::Done {
             return false;
         }
-        if std::mem::replace(row, outcome) == Row::Sent {
+        if std::mem::replace(row, outcome) == Row::Underway(()) {
             self.waiting -= 1;
         }
         true
@@ -238,7 +215,9 @@ impl Storing {
     fn forbid(&mut self, subject: &str, bound: &mut Bound<'_>) -> bool {
         let mut are_any = false;
         for place in 0..self.rows.len() {
-            if self.rows[place] == Row::Sent && bound.subject(place).is_ok_and(|found| found == subject) {
+            if self.rows[place] == Row::Underway(())
+                && bound.subject(place).is_ok_and(|found| found == subject)
+            {
                 let reason = format!("the server does not let the user send to `{subject}`");
                 are_any |= self.settle(place, Row::Refused(reason));
             }
@@ -259,7 +238,7 @@ impl Storing {
     /// Returns the error of a batch whose messages have no answers in time. They are sent again: a server
     /// that failed may have forgotten them, although the connection is the same.
     fn unanswered(&mut self, link: &Link, limits: Limits) -> Error {
-        let missing = self.rows.iter().filter(|row| matches!(row, Row::Unsent | Row::Sent)).count();
+        let missing = self.rows.missing();
         self.send_again();
         let seconds = limits.timeout.as_secs_f64();
         let error = Error::overloaded(format!("{missing} messages were not confirmed within {seconds} s"));
@@ -318,7 +297,7 @@ mod tests {
     fn sent(batch: &Batch, missing: Duration) -> Storing {
         let mut storing = Storing::new();
         storing.begin(batch, || context().memory.claim(1));
-        (storing.rows[0], storing.next, storing.waiting) = (Row::Sent, 1, 1);
+        (storing.rows[0], storing.next, storing.waiting) = (Row::Underway(()), 1, 1);
         let now = Instant::now();
         storing.missing.0.insert("s".to_owned(), (now.checked_sub(missing).unwrap(), now));
         storing

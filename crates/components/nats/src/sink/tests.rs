@@ -7,7 +7,7 @@ use tokio::task::block_in_place;
 use thalweg_engine::testing::{self, batch, messages, open_sink, options, reasons, write_until_durable};
 use thalweg_engine::{Component, Error, ErrorKind, Sink};
 use thalweg_record::Batch;
-use thalweg_testbed::{Nats, NatsMessage, StreamConfig};
+use thalweg_testbed::{Nats, NatsMessage, Outage, StreamConfig};
 
 use super::NatsSink;
 use crate::scripted::{Peer, Scripted};
@@ -120,32 +120,22 @@ async fn a_batch_waits_for_a_server_that_is_away_and_is_stored_once_and_in_order
         let lines: Vec<String> = (0..500).map(|number| format!("message {round} {number:04}")).collect();
         let batch = batch(lines.iter().map(String::as_str));
         expected.extend(lines);
-        let (mut is_down, mut is_hanging) = (false, false);
-        match round {
-            3 | 7 => {
-                nats.kill().unwrap();
-                is_down = true;
-            }
-            5 | 9 => {
-                nats.hang().unwrap();
-                is_hanging = true;
-            }
-            _ => nats.cut(),
-        }
+        let outage = match round {
+            3 | 7 => Outage::Killed,
+            5 | 9 => Outage::Hanging,
+            _ => Outage::Cut,
+        };
+        let mut lost = block_in_place(|| nats.lose(outage).unwrap());
         let mut failures = 0;
         write(&mut *sink, batch, |_| {
             failures += 1;
-            if std::mem::take(&mut is_down) {
-                block_in_place(|| nats.restart().unwrap());
-            }
-            // Some messages are sent again meanwhile.
-            if is_hanging && failures == 2 {
-                is_hanging = false;
-                nats.wake().unwrap();
+            // While it hangs, some messages are sent again.
+            if !lost.is_hanging() || failures == 2 {
+                block_in_place(|| lost.mend().unwrap());
             }
         })
         .await;
-        assert!(!is_down && !is_hanging);
+        assert!(lost.is_over());
     }
     sink.finish().await.unwrap();
     let stored = block_in_place(|| nats.messages("S").unwrap());

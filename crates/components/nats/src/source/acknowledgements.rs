@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use parking_lot::Mutex;
+use thalweg_broker::keeping::{SETTLE_WAIT, Settling, settle_wait};
 use thalweg_engine::{Settled, SourceOutput};
 use thalweg_record::Settlement;
 use tokio::sync::mpsc;
-use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Interval, MissedTickBehavior};
 
 use super::deliveries::Deliveries;
@@ -30,9 +30,6 @@ const ATTEMPTS: u32 = 5;
 const WRITE: Duration = Duration::from_secs(1);
 /// The bytes of answers that may wait to be read. An answer is a subject without a payload.
 const ANSWERS: usize = 256 << 10;
-/// How long the source waits at its end until all is settled: the first value if the run is being stopped.
-/// Both count from the last progress.
-const SETTLE_WAIT: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(60)];
 
 /// News of the task that sends messages on.
 pub(super) enum News {
@@ -48,7 +45,7 @@ pub(super) enum News {
 pub(super) struct Acknowledgements {
     pub(super) deliveries: Arc<Mutex<Deliveries>>,
     /// The batches that are on their way, each with the numbers of its messages.
-    settling: JoinSet<(Vec<u64>, Settlement)>,
+    settling: Settling<Vec<u64>>,
     /// The acknowledgements without an answer, by the number at the end of the subject for the answer.
     unanswered: BTreeMap<u64, Unanswered>,
     next: u64,
@@ -97,7 +94,7 @@ impl Acknowledgements {
     pub(super) fn new(deliveries: Deliveries) -> Self {
         Self {
             deliveries: Arc::new(Mutex::new(deliveries)),
-            settling: JoinSet::new(),
+            settling: Settling::default(),
             unanswered: BTreeMap::new(),
             next: 0,
         }
@@ -117,7 +114,7 @@ impl Acknowledgements {
         loop {
             tokio::select! {
                 new = news.recv(), if has_news => match new {
-                    Some(News::Sent(sequences, settled)) => self.wait_for(sequences, settled),
+                    Some(News::Sent(sequences, settled)) => self.settling.add(sequences, settled),
                     Some(News::Settled(replies)) => self.answer(link, replies, Bytes::from_static(ACK)).await,
                     Some(News::Failed) => return self.give_back(link, out).await,
                     None => {
@@ -125,9 +122,9 @@ impl Acknowledgements {
                         (has_news, moved) = (false, Instant::now());
                     }
                 },
-                Some(done) = self.settling.join_next() => {
+                Some(settled) = self.settling.next() => {
                     moved = Instant::now();
-                    self.settled(link, times, out, done).await;
+                    self.settled(link, times, out, settled).await;
                 }
                 Some(answer) = link.answers.next() => if self.answered(link, &answer) {
                     moved = Instant::now();
@@ -143,15 +140,11 @@ impl Acknowledgements {
         }
     }
 
-    fn wait_for(&mut self, sequences: Vec<u64>, settled: Settled) {
-        self.settling.spawn(async move { (sequences, settled.await) });
-    }
-
     /// True if the source need not wait any longer.
     fn is_over(&self, out: &SourceOutput, moved: Instant) -> bool {
         // Messages are acknowledged after a checkpoint.
         out.save_soon();
-        let wait = SETTLE_WAIT[usize::from(!out.is_stopping())];
+        let wait = settle_wait(out);
         // Without an answer, the server delivers messages again, and a later run acknowledges them.
         let answers = if self.settling.is_empty() { SETTLE_WAIT[0] } else { wait };
         (self.settling.is_empty() && self.unanswered.is_empty()) || moved.elapsed() >= wait.min(answers)
@@ -163,9 +156,8 @@ impl Acknowledgements {
         link: &Link<'_>,
         times: Times,
         out: &SourceOutput,
-        done: Result<(Vec<u64>, Settlement), JoinError>,
+        (sequences, settlement): (Vec<u64>, Settlement),
     ) {
-        let Ok((sequences, settlement)) = done else { return };
         if settlement.outcome.is_safe() {
             // The engine counts the messages of a batch that became dead letters, and does not name them.
             let are_all_rejected = settlement.rejected >= sequences.len();

@@ -23,6 +23,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_broker::ahead;
 use thalweg_config::{ByteSize, List, TimeSpan};
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput};
 
@@ -34,12 +35,8 @@ use subscription::Subscription;
 
 /// How long the source waits for messages before it looks whether it is to end.
 const POLL: Duration = Duration::from_millis(100);
-/// The least size of a request for messages.
-const LEAST_FETCH: usize = 16 << 10;
-/// A consumer that is created may have a message without an acknowledgement for each of these bytes of the
-/// memory, between these limits.
-const BYTES_OF_PENDING: usize = 4 << 10;
-const PENDING: [usize; 2] = [1000, 50_000];
+/// The most messages that a consumer which is created may have without an acknowledgement.
+const MOST_PENDING: usize = 50_000;
 
 /// Reads messages of NATS: subjects of the core, or a stream of JetStream.
 ///
@@ -170,8 +167,7 @@ impl JsonSchema for Start {
 
 impl NatsSource {
     fn fetch_bytes(&self, context: &Context) -> usize {
-        let default = (context.memory.budget().limit() / 32).min(2 << 20);
-        self.fetch_size.map_or(default, ByteSize::as_usize).clamp(LEAST_FETCH, 1 << 30)
+        ahead::fetch_bytes(self.fetch_size, context.memory.budget().limit())
     }
 
     /// Returns how much of a payload is kept. Of a message that is too large, the beginning is a part of its
@@ -268,8 +264,7 @@ sinks:
 
 impl SourceConfig for NatsSource {
     fn fields(&self) -> KnownFields {
-        let named = self.fields.iter().filter_map(|name| Some((name, Field::new(name)?)));
-        named.fold(KnownFields::none(), |known, (name, field)| known.with(name, Some(field.described(name))))
+        KnownFields::of(self.fields.iter().filter_map(|name| Some(Field::new(name)?.described(name))))
     }
 
     fn blocks(&self) -> bool {
@@ -312,7 +307,7 @@ impl SourceConfig for NatsSource {
         let shown = lag.clone();
         let help = "Messages that its consumer has not delivered yet.";
         context.details.show_gauge("lag", help, move || shown.load(Relaxed));
-        let pending = (context.memory.budget().limit() / BYTES_OF_PENDING).clamp(PENDING[0], PENDING[1]);
+        let pending = ahead::unacknowledged(context.memory.budget().limit(), MOST_PENDING);
         Ok(Box::new(JetStream(Stream {
             config: self.clone(),
             stream: stream.clone(),

@@ -14,6 +14,26 @@ pub fn connections() -> usize {
     1024
 }
 
+/// Default of `max_pending`.
+pub fn pending() -> usize {
+    1024
+}
+
+/// Default of `concurrency` and other numbers of what is done at a time.
+pub fn one() -> usize {
+    1
+}
+
+/// Default of options that have to be turned off.
+pub fn yes() -> bool {
+    true
+}
+
+/// Default of `max_delay` of sinks that send requests.
+pub fn a_tenth_of_a_second() -> TimeSpan {
+    TimeSpan::milliseconds(100)
+}
+
 /// Default of `acknowledge_timeout`, and of `timeout` of the sink `proxy`.
 pub fn one_second() -> TimeSpan {
     TimeSpan::seconds(1)

@@ -160,7 +160,7 @@ impl Endpoint<'_> {
         // The header has them. A URL with a host can be without them.
         let _ = (url.set_username(""), url.set_password(None));
         let client = self.client(client)?;
-        Ok(Request { client, url, method, headers, compression, secrets, most_answer })
+        Ok(Request { client, url, method, headers, compression, secrets, most_answer, sign: None })
     }
 
     /// Returns the parts of the options, and of the sensitive headers of the system, that no message may

@@ -7,7 +7,7 @@ use thalweg_engine::{Error, ErrorKind};
 /// Why a request, or a message of it, should be sent again. One failure may concern the messages of several
 /// batches, so it can be cloned.
 #[derive(Debug, Clone)]
-pub(crate) struct Failure {
+pub struct Failure {
     kind: ErrorKind,
     text: String,
     /// How long the server wants no request (`Retry-After`).
@@ -16,7 +16,7 @@ pub(crate) struct Failure {
 
 /// The fate of a message after a request.
 #[derive(Debug, Clone)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     /// The server has it.
     Delivered,
     /// The server can never take it, for this reason.
@@ -33,17 +33,18 @@ impl From<Error> for Failure {
 
 impl Failure {
     /// A failure after which a retry may succeed.
-    pub(crate) fn temporary(text: impl Into<String>) -> Self {
+    pub fn temporary(text: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Temporary, text: text.into(), delay: None }
     }
 
     /// A failure that was caused by too much work for the server.
-    pub(crate) fn overloaded(text: impl Into<String>) -> Self {
+    pub fn overloaded(text: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Overloaded, text: text.into(), delay: None }
     }
 
     /// Adds how long the server wants no request.
-    pub(crate) fn after(self, delay: Option<Duration>) -> Self {
+    #[must_use]
+    pub fn after(self, delay: Option<Duration>) -> Self {
         Self { delay, ..self }
     }
 
@@ -58,12 +59,12 @@ impl Failure {
     }
 
     /// True if a retry may succeed.
-    pub(crate) fn is_temporary(&self) -> bool {
+    pub fn is_temporary(&self) -> bool {
         self.kind.is_temporary()
     }
 
     /// The text of the failure.
-    pub(crate) fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         &self.text
     }
 
@@ -76,7 +77,7 @@ impl Failure {
     }
 
     /// Returns the failure as an error of the sink.
-    pub(crate) fn error(self) -> Error {
+    pub fn error(self) -> Error {
         match self.kind {
             ErrorKind::Temporary => Error::temporary(self.text),
             ErrorKind::Overloaded => Error::overloaded(self.text),

@@ -1,15 +1,19 @@
 //! The options that all stores share. Their configurations flatten this struct.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 
+use reqwest::Method;
+use reqwest::header::HeaderMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_engine::{InFlight, Mistake};
+use thalweg_engine::{Error, InFlight, Mistake};
 use thalweg_runtime::ConcurrencyLimit;
 
 use super::client::{Auth, Compression, Endpoint};
 use super::gather::Limits;
+use super::request::{Request, Sign};
 use crate::net::{defaults, long_time};
 use crate::tls::TlsClient;
 
@@ -21,7 +25,7 @@ const WRITERS: usize = 64;
 
 /// A server, and how messages are sent to it.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
-pub(crate) struct StoreOptions {
+pub struct StoreOptions {
     /// The URL of the server, for example `https://store.example.com:9200`. A path is put before those of the
     /// system. A URL without a scheme uses `http://`.
     #[schemars(example = &"https://store.example.com")]
@@ -47,29 +51,29 @@ pub(crate) struct StoreOptions {
     /// `prometheus_remote_write`. With 1, batches are sent in order, and not joined.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1024))]
-    pub(crate) concurrency: Option<usize>,
+    pub concurrency: Option<usize>,
     /// The largest body of a request, before it is compressed. A larger message is a request of its own. The
     /// default is 5 MiB, but 1 MiB for `loki` and `splunk_hec`, 4 MiB for `otlp`, and 4.5 MiB for
     /// `datadog_logs`.
     #[serde(default)]
-    pub(crate) max_request_bytes: Option<ByteSize>,
+    pub max_request_bytes: Option<ByteSize>,
     /// The largest number of messages in a request. The default is 10000. It is never more than 1000 for
     /// `datadog_logs`.
     #[serde(default = "ten_thousand")]
     #[schemars(range(min = 1, max = 1_000_000))]
-    pub(crate) max_count: usize,
+    pub max_count: usize,
     /// How long a small batch waits for others, to be sent with them in one request. It does not wait if
     /// sources wait for memory. The default is 100 ms.
-    #[serde(default = "a_tenth_of_a_second")]
-    pub(crate) max_delay: TimeSpan,
+    #[serde(default = "defaults::a_tenth_of_a_second")]
+    pub max_delay: TimeSpan,
     /// After the server has been failing for this time, the messages of a batch leave by `errors`. The time
     /// counts from the first attempt that fails, and again from each message that the server takes or
     /// refuses. By default messages wait for as long as it takes, and their sources with them when the memory
     /// is full.
     #[serde(default)]
-    pub(crate) give_up: Option<TimeSpan>,
+    pub give_up: Option<TimeSpan>,
     /// Whether the server must answer before the run begins. The default is `true`.
-    #[serde(default = "yes")]
+    #[serde(default = "defaults::yes")]
     pub(crate) check: bool,
 }
 
@@ -77,15 +81,47 @@ fn ten_thousand() -> usize {
     10_000
 }
 
-fn a_tenth_of_a_second() -> TimeSpan {
-    TimeSpan::milliseconds(100)
-}
-
-fn yes() -> bool {
-    true
-}
-
 impl StoreOptions {
+    /// Returns the options of a sink that has options of its own, with the defaults of stores. Whether the
+    /// server can be used is not checked.
+    pub fn new(url: String, tls: TlsClient, timeout: TimeSpan) -> Self {
+        Self {
+            url,
+            headers: BTreeMap::new(),
+            auth: None,
+            tls,
+            compression: Compression::None,
+            timeout,
+            concurrency: None,
+            max_request_bytes: None,
+            max_count: ten_thousand(),
+            max_delay: defaults::a_tenth_of_a_second(),
+            give_up: None,
+            check: false,
+        }
+    }
+
+    /// Returns the request to the server itself, each time with a body, for a component that sends requests
+    /// by itself. Of an answer, at most this number of bytes is read.
+    ///
+    /// # Errors
+    /// If the URL is none, or TLS cannot be set up.
+    pub fn request(
+        &self,
+        headers: HeaderMap,
+        most_answer: usize,
+        sign: Arc<dyn Sign>,
+    ) -> Result<Request, Error> {
+        let request = self.endpoint().request(
+            Method::POST,
+            headers,
+            self.compression,
+            most_answer,
+            &OnceLock::new(),
+        )?;
+        Ok(Request { sign: Some(sign), ..request })
+    }
+
     /// Returns the mistakes that the schema cannot find. `known` are the compressions that the system knows.
     pub(crate) fn check(&self, known: &[Compression]) -> Vec<Mistake> {
         let mut mistakes = self.endpoint().check();
@@ -147,13 +183,13 @@ impl StoreOptions {
     }
 
     /// True if batches are sent in order, one at a time.
-    pub(crate) fn is_in_order(&self) -> bool {
+    pub fn is_in_order(&self) -> bool {
         self.concurrency == Some(1)
     }
 
     /// Returns the number of batches that wait for an answer at the same time. Requests are limited within
     /// the sink.
-    pub(crate) fn in_flight(&self) -> InFlight {
+    pub fn in_flight(&self) -> InFlight {
         match self.is_in_order() {
             true => InFlight::One,
             false => InFlight::Fixed(self.concurrency.unwrap_or(0).max(WRITERS)),

@@ -9,7 +9,7 @@ use thalweg_record::Batch;
 
 /// Messages as parts of a body, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Parts {
+pub struct Parts {
     bytes: Vec<u8>,
     /// Where each part ends.
     ends: Vec<usize>,
@@ -17,28 +17,33 @@ pub(crate) struct Parts {
 
 impl Parts {
     /// The number of parts.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.ends.len()
     }
 
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
     /// The bytes of all parts together.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
     /// Returns the bytes of a part.
-    pub(crate) fn get(&self, number: usize) -> &[u8] {
+    pub fn get(&self, number: usize) -> &[u8] {
         let start = number.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.bytes[start..self.ends[number]]
     }
 
     /// Returns the parts in order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.len()).map(|number| self.get(number))
     }
 
     /// Adds a part.
-    pub(crate) fn push(&mut self, part: &[u8]) {
+    pub fn push(&mut self, part: &[u8]) {
         self.bytes.extend_from_slice(part);
         self.ends.push(self.bytes.len());
     }
@@ -59,7 +64,7 @@ impl Parts {
 }
 
 /// Writes the messages of a system as parts of a body.
-pub(crate) trait Encode: Send {
+pub trait Encode: Send {
     /// Begins a batch. A batch that is encoded again is not begun again.
     fn begin(&mut self, batch: &Batch) {
         let _ = batch;
@@ -71,7 +76,7 @@ pub(crate) trait Encode: Send {
 
 /// The messages of a batch as parts, with their rows.
 #[derive(Debug, Default)]
-pub(crate) struct Encoded {
+pub struct Encoded {
     parts: Parts,
     rows: Vec<usize>,
     rejected: Vec<(usize, String)>,
@@ -82,25 +87,25 @@ pub(crate) struct Encoded {
 impl Encoded {
     /// Returns the buffer that the part of a message is appended to, before [`end`](Self::end) or
     /// [`reject`](Self::reject).
-    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
+    pub fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.parts.bytes
     }
 
     /// Ends the part of a message.
-    pub(crate) fn end(&mut self, row: usize) {
+    pub fn end(&mut self, row: usize) {
         self.parts.ends.push(self.parts.bytes.len());
         self.rows.push(row);
     }
 
     /// Drops what was written since the last part, because the message of this row cannot be sent.
-    pub(crate) fn reject(&mut self, row: usize, reason: impl Into<String>) {
+    pub fn reject(&mut self, row: usize, reason: impl Into<String>) {
         self.parts.bytes.truncate(self.parts.ends.last().copied().unwrap_or(0));
         self.rejected.push((row, reason.into()));
     }
 
     /// Ends a piece here: the parts that follow go to another place than those before. The rows need not
     /// ascend.
-    pub(crate) fn divide(&mut self) {
+    pub fn divide(&mut self) {
         self.divisions.push(self.parts.len());
     }
 

@@ -1,8 +1,10 @@
 //! Sends one request and returns its answer.
 
 use std::io::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use flate2::write::GzEncoder;
@@ -24,7 +26,7 @@ const SHORT: usize = 4;
 const LONGEST_WAIT: Duration = Duration::from_mins(5);
 
 /// The state that all requests share.
-pub(crate) struct Request {
+pub struct Request {
     pub(crate) client: Client,
     pub(crate) url: Url,
     pub(crate) method: Method,
@@ -34,23 +36,38 @@ pub(crate) struct Request {
     pub(crate) secrets: Vec<String>,
     /// How many bytes of an answer are read. Its connection can be reused if that is all of it.
     pub(crate) most_answer: usize,
+    /// Signs each request, if the server wants that.
+    pub(crate) sign: Option<Arc<dyn Sign>>,
+}
+
+/// Signs requests.
+#[async_trait]
+pub trait Sign: Send + Sync + 'static {
+    /// Adds its signature to a request that is otherwise complete.
+    ///
+    /// # Errors
+    /// If the request cannot be signed, because there are no credentials for example.
+    async fn sign(&self, request: &mut reqwest::Request) -> Result<(), Failure>;
 }
 
 /// An answer of a server.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Vec<u8>,
+pub struct Answer {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body, or the beginning of it.
+    pub body: Vec<u8>,
     /// False if the connection ended before the body, or if the body is too long.
-    pub(crate) is_whole: bool,
+    pub is_whole: bool,
     /// The headers that only the request of this answer had.
-    pub(crate) own: HeaderMap,
+    pub own: HeaderMap,
 }
 
 impl Answer {
     /// Returns how long the server wants no further request, if it says so.
-    pub(crate) fn retry_after(&self) -> Option<Duration> {
+    pub fn retry_after(&self) -> Option<Duration> {
         retry_after(&self.headers, Utc::now())
     }
 }
@@ -73,13 +90,11 @@ impl Request {
         self.send_with(HeaderMap::new(), url, body).await
     }
 
-    /// Sends a request as `send` does, with headers of its own.
-    pub(crate) async fn send_with(
-        &self,
-        own: HeaderMap,
-        url: Option<Url>,
-        body: Bytes,
-    ) -> Result<Answer, Failure> {
+    /// Sends a request with this body, and with headers of its own, to the URL or to another one.
+    ///
+    /// # Errors
+    /// If there is no answer.
+    pub async fn send_with(&self, own: HeaderMap, url: Option<Url>, body: Bytes) -> Result<Answer, Failure> {
         let failed = |error| Error::permanent("a body cannot be compressed").caused_by(error);
         let (body, encoding) = match self.compression {
             Compression::None => (body, None),
@@ -102,10 +117,15 @@ impl Request {
 
     /// Sends a request as `send_built` does, and returns its answer before the body has come.
     pub(crate) async fn open(&self, built: RequestBuilder) -> Result<Response, Failure> {
-        self.open_bare(built.headers(self.headers.clone())).await
+        let built = built.headers(self.headers.clone());
+        let Some(sign) = &self.sign else { return self.open_bare(built).await };
+        let mut request = built.build().map_err(|error| self.failed(error))?;
+        sign.sign(&mut request).await?;
+        self.client.execute(request).await.map_err(|error| self.failed(error).into())
     }
 
-    /// As `open`, without the headers of all requests: for another server, which must not get credentials.
+    /// As `open`, without the headers and the signature of all requests: for another server, which must not
+    /// get credentials.
     pub(crate) async fn open_bare(&self, built: RequestBuilder) -> Result<Response, Failure> {
         built.send().await.map_err(|error| self.failed(error).into())
     }
@@ -128,7 +148,7 @@ impl Request {
     }
 
     /// Returns the fate of all messages of a request by the status of the answer alone.
-    pub(crate) fn by_status(&self, answer: &Answer) -> Verdict {
+    pub fn by_status(&self, answer: &Answer) -> Verdict {
         match answer.status {
             status if status.is_success() => Verdict::Delivered,
             status if is_for_now(status) => Verdict::Again(self.failure(answer)),
@@ -137,7 +157,7 @@ impl Request {
     }
 
     /// Returns the failure of an answer after which the request is sent again.
-    pub(crate) fn failure(&self, answer: &Answer) -> Failure {
+    pub fn failure(&self, answer: &Answer) -> Failure {
         let text = self.text(answer);
         let failure = match answer.status {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
@@ -149,19 +169,19 @@ impl Request {
     }
 
     /// Returns what the server answered, for messages.
-    pub(crate) fn text(&self, answer: &Answer) -> String {
+    pub fn text(&self, answer: &Answer) -> String {
         let shown = self.shown(&answer.body);
         let colon = if shown.is_empty() { "" } else { ": " };
         format!("{} answered {}{colon}{shown}", self.server(), answer.status)
     }
 
     /// Returns the server, for messages.
-    pub(crate) fn server(&self) -> String {
+    pub fn server(&self) -> String {
         format!("`{}`", without_secrets(self.url.as_str()))
     }
 
     /// Returns the beginning of an answer, or of a part of it, without secrets.
-    pub(crate) fn shown(&self, answer: &[u8]) -> String {
+    pub fn shown(&self, answer: &[u8]) -> String {
         let mut text = String::from_utf8_lossy(answer).trim().to_owned();
         for secret in &self.secrets {
             text = hidden(&text, secret);
@@ -225,15 +245,10 @@ fn zstd(body: &[u8]) -> std::io::Result<Bytes> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-    use std::sync::OnceLock;
-
+    use super::*;
+    use crate::fuzzing::answered;
     use chrono::TimeZone;
     use reqwest::header::HeaderValue;
-
-    use super::*;
-    use crate::requests::Endpoint;
-    use crate::tls::TlsClient;
 
     #[test]
     fn a_short_secret_is_hidden_where_it_is_a_word() {
@@ -254,12 +269,7 @@ mod tests {
     fn a_secret_is_not_shown_in_part() {
         let secret = "7Hq-a-token-of-a-session-that-a-server-repeats";
         thalweg_redact::keep_credential(secret);
-        static CLIENT: OnceLock<Client> = OnceLock::new();
-        let (none, tls) = (BTreeMap::new(), TlsClient::default());
-        let (url, timeout) = ("http://127.0.0.1:1", Duration::from_secs(1));
-        let endpoint = Endpoint { url, headers: &none, auth: None, timeout, tls: &tls };
-        let request = endpoint.request(Method::POST, HeaderMap::new(), Compression::None, 1 << 20, &CLIENT);
-        let request = request.unwrap();
+        let (request, _) = answered(200, &HeaderMap::new(), b"").unwrap();
         let start = "x ".repeat(SHOWN / 2 - 5);
         assert_eq!(request.shown(format!("{start}{secret} y").as_bytes()), format!("{start}…"));
     }

@@ -53,7 +53,7 @@ pub(crate) struct Check {
 /// The state that the writers of a sink share. It is a part of its configuration, which each of them has a
 /// clone of.
 #[derive(Clone, Default)]
-pub(crate) struct Shared(Arc<Common>);
+pub struct Shared(Arc<Common>);
 
 #[derive(Default)]
 struct Common {
@@ -77,7 +77,7 @@ impl std::fmt::Debug for Shared {
 }
 
 /// A writer of the sink.
-pub(crate) struct Store {
+pub struct Store {
     gather: Arc<Gather>,
     encode: Box<dyn Encode>,
     rounds: Rounds,
@@ -121,14 +121,27 @@ impl Common {
         target: Target,
         service: impl Service,
     ) -> Result<Arc<Gather>, Error> {
+        let Target { path, query, headers, most_bytes, is_joining, .. } = target;
+        self.gather_by(options, service, most_bytes, is_joining, || {
+            self.request(options, Method::POST, headers, path, &query)
+        })
+    }
+
+    /// Returns the sender that the writers share. The first of them makes the request.
+    fn gather_by(
+        &self,
+        options: &StoreOptions,
+        service: impl Service,
+        most_bytes: ByteSize,
+        is_joining: bool,
+        request: impl FnOnce() -> Result<Request, Error>,
+    ) -> Result<Arc<Gather>, Error> {
         if let Some(gather) = self.gather.get() {
             return Ok(gather.clone());
         }
-        let Target { path, query, headers, most_bytes, is_joining, .. } = target;
-        let request = self.request(options, Method::POST, headers, path, &query)?;
         let limits = options.limits(most_bytes);
         let is_joining = is_joining && !options.is_in_order();
-        let made = Gather::new(request, Box::new(service), limits, options.limit(), is_joining);
+        let made = Gather::new(request()?, Box::new(service), limits, options.limit(), is_joining);
         Ok(self.gather.get_or_init(|| Arc::new(made)).clone())
     }
 }
@@ -149,16 +162,47 @@ impl Store {
             true => Some((common.request(options, Method::GET, HeaderMap::new(), path, query)?, *denied)),
             false => None,
         };
+        let gather = common.gather(options, target, service)?;
+        Ok(Box::new(Self::new(context, options, common, gather, Box::new(encode), check)))
+    }
+
+    /// Builds one writer of a sink that has options of its own. The first writer makes the request. A request
+    /// has at most `most_bytes` bytes of parts, unless the options say another number.
+    ///
+    /// # Errors
+    /// Those of `request`.
+    pub fn of(
+        context: &Context,
+        options: &StoreOptions,
+        shared: &Shared,
+        most_bytes: ByteSize,
+        request: impl FnOnce() -> Result<Request, Error>,
+        service: impl Service,
+        encode: impl Encode + 'static,
+    ) -> Result<Self, Error> {
+        let Shared(common) = shared;
+        let gather = common.gather_by(options, service, most_bytes, true, request)?;
+        Ok(Self::new(context, options, common, gather, Box::new(encode), None))
+    }
+
+    fn new(
+        context: &Context,
+        options: &StoreOptions,
+        common: &Common,
+        gather: Arc<Gather>,
+        encode: Box<dyn Encode>,
+        check: Option<(Request, &'static [u16])>,
+    ) -> Self {
         let in_order = options.is_in_order();
         let pieces = ConcurrencyLimit::fixed(if in_order { 1 } else { PIECES });
-        Ok(Box::new(Self {
-            gather: common.gather(options, target, service)?,
-            encode: Box::new(encode),
+        Self {
+            gather,
+            encode,
             rounds: Rounds::new(&context.name, pieces, in_order, options.give_up),
             memory: context.memory.clone(),
             check,
             is_checked: common.is_checked.clone(),
-        }))
+        }
     }
 
     /// Encodes all messages of the batch, also those that are done: pieces depend on them.

@@ -106,7 +106,7 @@ pub struct PostgresSink {
     give_up: Option<TimeSpan>,
     /// The number of batches that are stored at the same time, each over a connection of its own. With more
     /// than 1, the order of messages is not kept. `exactly_once` needs 1. The default is 1.
-    #[serde(default = "one")]
+    #[serde(default = "thalweg_net::net::defaults::one")]
     #[schemars(range(min = 1, max = 64))]
     concurrency: usize,
 }
@@ -137,10 +137,6 @@ enum OnConflict {
 
 fn positions_table() -> String {
     "thalweg_positions".to_owned()
-}
-
-fn one() -> usize {
-    1
 }
 
 impl PostgresSink {

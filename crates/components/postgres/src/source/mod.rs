@@ -89,7 +89,7 @@ pub struct PostgresSource {
     every: Option<TimeSpan>,
     /// The number of connections that read ranges of `key` at the same time. The key must be a whole number.
     /// A run that resumes keeps the ranges of the first. The default is 1.
-    #[serde(default = "one")]
+    #[serde(default = "thalweg_net::net::defaults::one")]
     #[schemars(range(min = 1, max = 64))]
     partitions: usize,
     /// The column whose value becomes the payload. By default the payload is the row in PostgreSQL's binary
@@ -103,10 +103,6 @@ pub struct PostgresSource {
     /// How long the server may send no row, for example because it sorts. The default is 10 minutes.
     #[serde(default = "ten_minutes")]
     read_timeout: TimeSpan,
-}
-
-fn one() -> usize {
-    1
 }
 
 fn row() -> ByteSize {

@@ -94,7 +94,7 @@ pub struct RedisSink {
     #[serde(default)]
     encode: EncodeConfig,
     /// The number of messages that are sent together. The default is 1024.
-    #[serde(default = "pending")]
+    #[serde(default = "thalweg_net::net::defaults::pending")]
     #[schemars(range(min = 1, max = 65536))]
     max_pending: usize,
     /// After this time without success, messages leave by `errors`. By default they wait.
@@ -102,17 +102,9 @@ pub struct RedisSink {
     give_up: Option<TimeSpan>,
     /// The number of batches of the run that may be on their way at the same time. With more than 1, the
     /// order of messages is not kept. The default is 1.
-    #[serde(default = "one")]
+    #[serde(default = "thalweg_net::net::defaults::one")]
     #[schemars(range(min = 1, max = 64))]
     concurrency: usize,
-}
-
-fn pending() -> usize {
-    1024
-}
-
-fn one() -> usize {
-    1
 }
 
 impl RedisSink {

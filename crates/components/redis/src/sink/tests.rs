@@ -10,7 +10,7 @@ use tokio::task::block_in_place;
 use thalweg_engine::testing::{self, batch, messages, open_sink, options, reasons, write_until_durable};
 use thalweg_engine::{Component, ErrorKind, SinkConfig};
 use thalweg_record::Batch;
-use thalweg_testbed::{Patience, Redis, RedisValue};
+use thalweg_testbed::{Outage, Patience, Redis, RedisValue};
 
 use super::RedisSink;
 
@@ -217,28 +217,15 @@ async fn a_batch_waits_for_a_server_that_is_away_and_is_stored_in_order() {
         let lines: Vec<String> = (0..300).map(|number| format!("message {round} {number:04}")).collect();
         let batch = batch(lines.iter().map(String::as_str));
         expected.extend(lines);
-        let (mut is_down, mut is_hanging) = (false, false);
-        match round {
-            1 | 4 => {
-                redis.kill().unwrap();
-                is_down = true;
-            }
-            3 => {
-                redis.hang().unwrap();
-                is_hanging = true;
-            }
-            _ => redis.cut(),
-        }
-        let rejected = write_until_durable(&mut *sink, batch, |_| {
-            if std::mem::take(&mut is_down) {
-                block_in_place(|| redis.restart().unwrap());
-            }
-            if std::mem::take(&mut is_hanging) {
-                redis.wake().unwrap();
-            }
-        })
-        .await;
-        assert!(rejected.is_empty() && !is_down && !is_hanging);
+        let outage = match round {
+            1 | 4 => Outage::Killed,
+            3 => Outage::Hanging,
+            _ => Outage::Cut,
+        };
+        let mut lost = block_in_place(|| redis.lose(outage).unwrap());
+        let rejected =
+            write_until_durable(&mut *sink, batch, |_| block_in_place(|| lost.mend().unwrap())).await;
+        assert!(rejected.is_empty() && lost.is_over());
     }
     sink.finish().await.unwrap();
     let stored = block_in_place(|| redis.payloads("s").unwrap());

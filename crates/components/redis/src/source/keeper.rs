@@ -11,15 +11,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use thalweg_broker::keeping::{SETTLE_WAIT, Settling, settle_wait};
 use thalweg_engine::{Error, Settled, SourceOutput};
 use thalweg_record::Settlement;
 use tokio::sync::mpsc;
-use tokio::task::{JoinError, JoinSet};
 use tokio::time::MissedTickBehavior;
 
 use super::link::{Link, Replies};
 use super::pending::{IDS, Place, Sent, Shared};
-use super::{FAREWELL, head, unless_stopped};
+use super::{head, unless_stopped};
 use crate::connection::{Connection, Servers, refused};
 use crate::id::Id;
 use crate::resp::{Commands, Limits, Reply};
@@ -35,9 +35,6 @@ const TOGETHER: usize = 1 << 20;
 /// How many entries of other consumers are looked at in a step, and how many ids may wait to be read.
 const SCAN: &str = "100";
 const WAITING: usize = 1000;
-/// How long the source waits at its end until all is settled: the first value if the run is being stopped.
-/// Both count from the last progress.
-const SETTLE_WAIT: [Duration; 2] = [FAREWELL, Duration::from_secs(60)];
 
 /// News of the task that reads.
 pub(super) enum News {
@@ -67,7 +64,7 @@ pub(super) struct Keeper {
     /// The messages that the source has not read yet.
     lag: Arc<AtomicU64>,
     /// The batches that are on their way.
-    settling: JoinSet<(Sent, Settlement)>,
+    settling: Settling<Sent>,
     /// Those that are settled, and not off the server.
     settled: Vec<Sent>,
     due: Due,
@@ -91,7 +88,7 @@ impl Keeper {
             place,
             retry_delay,
             lag,
-            settling: JoinSet::new(),
+            settling: Settling::default(),
             settled: Vec::new(),
             due: Due { beat: now, watch: now, scan: now, cursor: "0-0".to_owned() },
         }
@@ -141,18 +138,16 @@ impl Keeper {
         loop {
             tokio::select! {
                 new = news.recv(), if has_news => match new {
-                    Some(News::Sent(sent, settled)) => {
-                        self.settling.spawn(async move { (sent, settled.await) });
-                    }
+                    Some(News::Sent(sent, settled)) => self.settling.add(sent, settled),
                     Some(News::Gone(ids)) => self.settled.push(Sent::Entries { ids, partition: None }),
                     Some(News::Failed) => return Ok(()),
                     None => (has_news, moved) = (false, Instant::now()),
                 },
-                Some(done) = self.settling.join_next() => {
+                Some((sent, settlement)) = self.settling.next() => {
                     moved = Instant::now();
-                    self.note(done, out);
-                    while let Some(done) = self.settling.try_join_next() {
-                        self.note(done, out);
+                    self.note(sent, &settlement, out);
+                    while let Some((sent, settlement)) = self.settling.next_now() {
+                        self.note(sent, &settlement, out);
                     }
                     match unless_stopped(out, self.acknowledge(link, out)).await {
                         Some(acknowledged) => acknowledged?,
@@ -183,7 +178,7 @@ impl Keeper {
     fn is_over(&self, out: &SourceOutput, moved: Instant) -> bool {
         // Messages are acknowledged after a checkpoint.
         out.save_soon();
-        let wait = SETTLE_WAIT[usize::from(!out.is_stopping())];
+        let wait = settle_wait(out);
         // A later run reads again what the server does not let go now.
         let removed = if self.settling.is_empty() { SETTLE_WAIT[0] } else { wait };
         (self.settling.is_empty() && (self.settled.is_empty() || out.is_dry()))
@@ -191,8 +186,7 @@ impl Keeper {
     }
 
     /// Notes how a batch was settled.
-    fn note(&mut self, done: Result<(Sent, Settlement), JoinError>, out: &SourceOutput) {
-        let Ok((sent, settlement)) = done else { return };
+    fn note(&mut self, sent: Sent, settlement: &Settlement, out: &SourceOutput) {
         if settlement.outcome.is_safe() {
             self.settled.push(sent);
         } else if out.is_dry() {

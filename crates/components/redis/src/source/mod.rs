@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_broker::ahead;
 use thalweg_config::{ByteSize, List, TimeSpan};
 use thalweg_engine::{
     Claim, Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput,
@@ -43,11 +44,8 @@ const POLL: Duration = Duration::from_millis(100);
 /// How long a server may take for an answer when the run is being stopped. A later run reads again what this
 /// one does not get.
 const FAREWELL: Duration = Duration::from_secs(3);
-/// The least size of what is read at once.
-const LEAST_FETCH: usize = 16 << 10;
-/// An entry or a batch may be on its way for each of these bytes of the memory, between these limits.
-const BYTES_OF_PENDING: usize = 4 << 10;
-const PENDING: [usize; 2] = [1000, 50_000];
+/// The most entries or batches that may be on their way.
+const MOST_PENDING: usize = 50_000;
 
 /// Waits for an answer of the server; when the run is being stopped, for [`FAREWELL`] at most. Returns `None`
 /// if there is none by then. The connection is of no use then.
@@ -252,8 +250,7 @@ impl Side {
 
 impl RedisSource {
     fn fetch_bytes(&self, context: &Context) -> usize {
-        let default = (context.memory.budget().limit() / 32).min(2 << 20);
-        self.fetch_size.map_or(default, ByteSize::as_usize).clamp(LEAST_FETCH, 1 << 30)
+        ahead::fetch_bytes(self.fetch_size, context.memory.budget().limit())
     }
 
     fn kind(&self) -> Kind {
@@ -330,8 +327,7 @@ sinks:
 impl SourceConfig for RedisSource {
     fn fields(&self) -> KnownFields {
         let kind = self.kind();
-        let named = self.fields.iter().filter_map(|name| Some((name, Field::new(name, kind)?)));
-        named.fold(KnownFields::none(), |known, (name, field)| known.with(name, Some(field.described(name))))
+        KnownFields::of(self.fields.iter().filter_map(|name| Some(Field::new(name, kind)?.described(name))))
     }
 
     fn blocks(&self) -> bool {
@@ -395,7 +391,7 @@ impl SourceConfig for RedisSource {
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         let fetch_bytes = self.fetch_bytes(context);
-        let most = (context.memory.budget().limit() / BYTES_OF_PENDING).clamp(PENDING[0], PENDING[1]);
+        let most = ahead::unacknowledged(context.memory.budget().limit(), MOST_PENDING);
         let keeper = |place, help| {
             let lag = Arc::new(AtomicU64::new(0));
             let shown = lag.clone();

@@ -1,6 +1,7 @@
 //! The table of consumers.
 
 use super::Takes::{Flag, List, Number, Plugins, Text};
+use super::amazon::AMAZON;
 use super::cluster::CLUSTER;
 use super::{OptionRule, PluginKind, Role, idle, used};
 
@@ -30,6 +31,34 @@ const fn without(name: &'static str, why: &'static str) -> PluginKind {
         refused: Some(why),
     }
 }
+
+const OF_KINESIS: &[OptionRule] = &[
+    used("KinesisStream", Text, "`stream`"),
+    used("DefaultOffset", Text, "`start: latest` (`newest`) or `earliest` (`oldest`)"),
+    used(
+        "OffsetFile",
+        Text,
+        "`state`, a folder with this name and `.d`: gollum's is a file, which is not read",
+    ),
+    used("RecordMessageDelimiter", Text, "the transform `split` with `delimiter`"),
+    used("QuerySleepTimeMs", Number, "`poll_interval`"),
+    idle("RecordsPerQuery", Number, "as many records are asked for as the memory has room for"),
+    idle("RetrySleepTimeSec", Number, "the pauses between attempts grow by themselves"),
+    idle("CheckNewShardsSec", Number, "the shards are listed every 10 s, and when one has ended"),
+];
+
+const fn kinesis(name: &'static str) -> PluginKind {
+    PluginKind {
+        name,
+        role: Role::Consumer,
+        becomes: "source `aws_kinesis_streams`",
+        options: OF_KINESIS,
+        shared: WITH_AMAZON,
+        refused: None,
+    }
+}
+
+const WITH_AMAZON: &[&[OptionRule]] = &[COMMON, AMAZON];
 
 const PARTITIONER: &str =
     "`framing: { by: … }`: `delimiter`, `ascii`, `binary`, `binary_le`, `binary_be`, `fixed`";
@@ -119,8 +148,8 @@ pub(super) const KINDS: &[PluginKind] = &[
         shared: &[COMMON, CLUSTER],
         refused: None,
     },
-    without("consumer.AwsKinesis", "thalweg has no source for Kinesis yet; it comes with the connectors."),
-    without("consumer.Kinesis", "thalweg has no source for Kinesis yet; it comes with the connectors."),
+    kinesis("consumer.AwsKinesis"),
+    kinesis("consumer.Kinesis"),
     consumer(
         "consumer.Profiler",
         "source `generate`",
@@ -192,8 +221,17 @@ pub(super) const KINDS: &[PluginKind] = &[
 ];
 
 /// Old and new names of consumers' options that were renamed after v0.4.
-pub const FORMER: &[(&str, &str)] =
-    &[("Console", "Pipe"), ("AckTimoutSec", "AckTimeoutSec"), ("ReadTimoutSec", "ReadTimeoutSec")];
+pub const FORMER: &[(&str, &str)] = &[
+    ("Console", "Pipe"),
+    ("AckTimoutSec", "AckTimeoutSec"),
+    ("ReadTimoutSec", "ReadTimeoutSec"),
+    ("CredentialType", "Credential/Type"),
+    ("CredentialId", "Credential/Id"),
+    ("CredentialToken", "Credential/Token"),
+    ("CredentialSecret", "Credential/Secret"),
+    ("CredentialFile", "Credential/File"),
+    ("CredentialProfile", "Credential/Profile"),
+];
 
 /// Options that exist only in v0.4.
 pub const GONE: &[OptionRule] = &[

@@ -4,6 +4,7 @@
 //! refusals from it. A test compares the page `docs/from-gollum.md` with it. If a table calls an option used
 //! but no code reads it, the option is a mistake in every file, so a table cannot promise too much.
 
+mod amazon;
 mod cluster;
 pub mod consumers;
 mod filters;

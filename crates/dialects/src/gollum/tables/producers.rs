@@ -1,6 +1,7 @@
 //! The table of producers.
 
 use super::Takes::{Flag, Groups, List, Map, Number, Plugins, Text};
+use super::amazon::AMAZON;
 use super::cluster::CLUSTER;
 use super::{OptionRule, PluginKind, Role, idle, refused, used};
 
@@ -59,15 +60,37 @@ const PARTITIONS: &str =
 
 const PARTITIONER: &str = "`framing: { by: … }` of the answers";
 
+const FIREHOSE: &str = "sink `aws_kinesis_firehose`, one for each stream";
+
+const OF_FIREHOSE: &[OptionRule] = &[
+    used("StreamMapping", Map, "`stream`, in a sink for each stream; the name of the stream by default"),
+    used("RecordMaxMessages", Number, "with more than 1, `delimiter`; each message is a record of its own"),
+    used("RecordMessageDelimiter", Text, "`delimiter`, if `RecordMaxMessages` is more than 1"),
+    idle("SendTimeframeMs", Number, AT_ONCE),
+];
+
+const KINESIS: &str = "sink `aws_kinesis_streams`, one for each stream";
+
+const OF_KINESIS: &[OptionRule] = &[
+    used("StreamMapping", Map, "`stream`, in a sink for each stream; the name of the stream by default"),
+    idle("RecordMaxMessages", Number, "each message is a record of its own"),
+    idle("RecordMessageDelimiter", Text, "each message is a record of its own"),
+    idle("SendTimeframeMs", Number, AT_ONCE),
+];
+
+const AT_ONCE: &str = "requests are sent when messages have come, and slower if the service asks for that";
+
 pub(super) const KINDS: &[PluginKind] = &[
-    without(
+    producer(
         "producer.AwsCloudwatchLogs",
-        "thalweg has no sink for CloudWatch Logs yet; it comes with the connectors.",
+        "sink `aws_cloudwatch_logs`",
+        &[used("LogGroup", Text, "`log_group`"), used("LogStream", Text, "`log_stream`")],
+        &[COMMON, BATCHED, AMAZON],
     ),
-    without("producer.AwsFirehose", "thalweg has no sink for Firehose yet; it comes with the connectors."),
-    without("producer.Firehose", "thalweg has no sink for Firehose yet; it comes with the connectors."),
-    without("producer.AwsKinesis", "thalweg has no sink for Kinesis yet; it comes with the connectors."),
-    without("producer.Kinesis", "thalweg has no sink for Kinesis yet; it comes with the connectors."),
+    producer("producer.AwsFirehose", FIREHOSE, OF_FIREHOSE, &[COMMON, BATCHED, AMAZON]),
+    producer("producer.Firehose", FIREHOSE, OF_FIREHOSE, &[COMMON, BATCHED, AMAZON]),
+    producer("producer.AwsKinesis", KINESIS, OF_KINESIS, &[COMMON, BATCHED, AMAZON]),
+    producer("producer.Kinesis", KINESIS, OF_KINESIS, &[COMMON, BATCHED, AMAZON]),
     without(
         "producer.AwsS3",
         "thalweg has no sink for S3 yet; it comes with the connectors. Until then, write files and copy them.",
@@ -298,6 +321,12 @@ pub const FORMER: &[(&str, &str)] = &[
     ("RotatePruneTotalSizeMB", "Prune/TotalSizeMB"),
     ("RevertStreamOnDrop", "RevertStreamOnFallback"),
     ("DropToStream", "FallbackStream"),
+    ("CredentialType", "Credential/Type"),
+    ("CredentialId", "Credential/Id"),
+    ("CredentialToken", "Credential/Token"),
+    ("CredentialSecret", "Credential/Secret"),
+    ("CredentialFile", "Credential/File"),
+    ("CredentialProfile", "Credential/Profile"),
 ];
 
 /// Options that exist only in v0.4.

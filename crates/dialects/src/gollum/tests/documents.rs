@@ -195,6 +195,48 @@ Queue: { Type: producer.Redis, Streams: queue, Storage: list, KeyFrom: name, Add
 }
 
 #[test]
+fn services_of_amazon() {
+    let written = converted(
+        r#"
+In:
+  Type: consumer.AwsKinesis
+  Streams: [events, logs]
+  KinesisStream: clicks
+  DefaultOffset: oldest
+  RecordMessageDelimiter: "|"
+  QuerySleepTimeMs: 500
+  Credential: { Type: static, Id: AKID, Secret: SECRET, AssumeRole: "arn:aws:iam::1:role/r" }
+Events: { Type: producer.AwsKinesis, Streams: events, Region: eu-west-1, StreamMapping: { events: copy }, Credential: { Type: shared, Profile: p } }
+Archive: { Type: producer.AwsFirehose, Streams: events, Endpoint: "localhost:4573", Credential: { Type: environment } }
+Logs: { Type: producer.AwsCloudwatchLogs, Streams: logs, LogGroup: group, LogStream: "a{b", Credential: { Type: environment } }
+"#,
+    );
+    let plain = |text: &str| text.replace(['"', '\''], "");
+    for expected in [
+        "region: us-east-1",
+        "stream: clicks",
+        "start: earliest",
+        "poll_interval: 500ms",
+        "access_key_id: AKID",
+        "secret_access_key: SECRET",
+        "role: arn:aws:iam::1:role/r",
+        "delimiter: |",
+        "aws_kinesis_streams:",
+        "region: eu-west-1",
+        "stream: copy",
+        "profile: p",
+        "aws_kinesis_firehose:",
+        "url: https://localhost:4573",
+        "stream: events",
+        "aws_cloudwatch_logs:",
+        "log_group: group",
+        "log_stream: a{{b",
+    ] {
+        assert!(plain(&written).contains(expected), "{expected}\n{written}");
+    }
+}
+
+#[test]
 fn a_producer_on_several_streams_that_looks_at_them() {
     assert_snapshot!(converted(
         r#"

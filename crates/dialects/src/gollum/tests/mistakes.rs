@@ -22,7 +22,7 @@ In:
     - format.MetadataCopy
     - consumer.Console
 Broker:
-  Type: producer.Kinesis
+  Type: producer.Scribe
   Streams: s
 Out:
   Type: producer.File

@@ -1,12 +1,9 @@
 //! Checks that `docs/from-gollum.md` agrees with the tables.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use super::tables::{OptionRule, OptionSupport, PluginKind, Role, kinds};
-
-const BEGIN: &str = "cargo test --release -p thalweg-dialects -->\n";
-const END: &str = "<!-- END -->\n";
+use crate::page;
 
 fn support(rule: &OptionRule) -> String {
     match rule.support {
@@ -63,40 +60,7 @@ fn generated() -> String {
     format!("{}\n", out.trim_end())
 }
 
-/// Wraps paragraphs at 110 columns, as `make fmt` does. Tables and headings keep their lines.
-fn wrapped(text: &str) -> String {
-    let mut out = String::new();
-    for line in text.lines() {
-        let keeps_line = line.starts_with(['|', '#']);
-        let mut column = 0;
-        for word in line.split(' ') {
-            let length = word.chars().count();
-            if column > 0 {
-                let fits = keeps_line || column + 1 + length <= 110;
-                out.push(if fits { ' ' } else { '\n' });
-                column = if fits { column + 1 } else { 0 };
-            }
-            out.push_str(word);
-            column += length;
-        }
-        out.push('\n');
-    }
-    out
-}
-
 #[test]
 fn it_says_what_the_tables_say() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/from-gollum.md");
-    let page = std::fs::read_to_string(&file).unwrap();
-    let (head, rest) = page.split_once(BEGIN).expect("the comment before the generated part");
-    let (written, tail) = rest.split_once(END).expect("the comment after it");
-    let generated = wrapped(&generated());
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&file, format!("{head}{BEGIN}{generated}{END}{tail}")).unwrap();
-    } else {
-        assert!(
-            written == generated,
-            "docs/from-gollum.md is out of date: set UPDATE_DOCS=1 and run this test"
-        );
-    }
+    page::agrees("from-gollum.md", &generated());
 }

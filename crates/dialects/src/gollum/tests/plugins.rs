@@ -11,6 +11,8 @@ fn value(kind: &PluginKind, rule: &OptionRule) -> String {
         ("format.Template", "SkipIfEmpty") => "false",
         ("consumer.Console", "Pipe") => "/tmp/pipe",
         ("producer.InfluxDB", "Version") => "100",
+        ("consumer.AwsKinesis" | "consumer.Kinesis", "DefaultOffset") => "oldest",
+        (_, "Credential/Type") => "environment",
         (_, "Partitioner") => "binary_be",
         ("consumer.Syslogd", "Format") => "RFC3164",
         ("producer.Console", "Console") => "stderr",
@@ -66,6 +68,13 @@ fn needed(kind: &PluginKind, option: &str) -> Vec<(&'static str, &'static str)> 
     }
     if kind.name == "producer.InfluxDB" && option == "Password" {
         needed.push(("User", "me"));
+    }
+    match option {
+        "Credential/Id" | "Credential/Secret" | "Credential/Token" => {
+            needed.push(("Credential/Type", "static"));
+        }
+        "Credential/Profile" => needed.push(("Credential/Type", "shared")),
+        _ => {}
     }
     if option.starts_with("Tls") {
         needed.push(("TlsEnable", "true"));

@@ -164,15 +164,31 @@ impl Keeper<'_> {
             Added::Kept { .. } => page.groups.into_iter().for_each(|group| self.settle(group)),
             Added::Full => {
                 for group in page.groups {
-                    if self.write(group.letters.iter())? == Added::Full {
-                        return Err(self.full().await);
-                    }
+                    self.write_with_room(&group.letters).await?;
                     self.settle(group);
                 }
             }
         }
         self.task.metrics.add_busy(start);
         Ok(())
+    }
+
+    /// Writes letters, all of them, as soon as they fit.
+    async fn write_with_room(&mut self, letters: &[DeadLetter]) -> Result<(), RunFailure> {
+        loop {
+            // Counted before the attempt, so that no removal is missed.
+            let before = self.count()?;
+            if self.write(letters.iter())? != Added::Full {
+                self.task.metrics.set_retrying(None);
+                return Ok(());
+            }
+            self.removal(before).await?;
+        }
+    }
+
+    /// The number of letters in the store.
+    fn count(&self) -> Result<u64, Error> {
+        Ok(self.task.store.get()?.tally().count)
     }
 
     fn settle(&self, group: Group) {
@@ -196,14 +212,18 @@ impl Keeper<'_> {
         Ok(added)
     }
 
-    /// Waits until the run stops if it should, and returns the failure.
-    async fn full(&self) -> RunFailure {
+    /// Waits, if the run should, until there are fewer letters than before.
+    ///
+    /// # Errors
+    /// If the run should not wait, or is stopped.
+    async fn removal(&self, before: u64) -> Result<(), RunFailure> {
         let task = self.task;
         let limits = task.limits;
         let text = format!(
             "the dead letters are full: {} or {} are the limit. Nothing is lost: what could not be kept is not \
-             acknowledged. Look at them with `thalweg errors list`, remove them with `thalweg errors replay` or \
-             `thalweg errors clear`, and run again; or raise `dead_letters`",
+             acknowledged. Look at them with `thalweg errors list`, and remove some with `thalweg errors clear`: a run \
+             that waits goes on. Or process them with `thalweg errors replay` while no run is active; or raise \
+             `dead_letters`",
             counted(limits.max_count, "letter"),
             limits.max_bytes,
         );
@@ -213,9 +233,12 @@ impl Keeper<'_> {
             loop {
                 if said.is_none_or(|said| said.elapsed() >= REMIND_EVERY) {
                     tracing::warn!(
-                        "{text}. Messages that cannot be processed wait, until the run is stopped"
+                        "{text}. Messages that cannot be processed wait, until there is room or the run is stopped"
                     );
                     said = Some(Instant::now());
+                }
+                if self.count()? < before {
+                    return Ok(());
                 }
                 // Without an input, nothing is left that a stop could end.
                 if task.has_ended() || task.stop.sleep(LOOK_EVERY).await {
@@ -223,7 +246,7 @@ impl Keeper<'_> {
                 }
             }
         }
-        Error::permanent(text).into()
+        Err(Error::permanent(text).into())
     }
 }
 

@@ -34,6 +34,8 @@ const WAITING: usize = 256;
 const MOST_RATE: u32 = 1000;
 /// The most bytes of a text.
 const LONGEST_TEXT: usize = 64 << 10;
+/// The holder of their memory.
+const HOLDER: &str = "open taps";
 /// The most bytes that wait in all taps. A small budget has less: an eighth of it.
 const MOST_BYTES: usize = 16 << 20;
 
@@ -160,7 +162,7 @@ impl Taps {
         let number = state.next;
         state.next += 1;
         state.open.insert(number);
-        let share = state.share.get_or_insert_with(|| budget.share()).clone();
+        let share = state.share.get_or_insert_with(|| budget.held_by(HOLDER).share()).clone();
         let (sender, waiting) = mpsc::channel(WAITING);
         let left_out = Arc::new(AtomicU64::new(0));
         let viewer = Arc::new(Viewer {

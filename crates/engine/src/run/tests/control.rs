@@ -177,6 +177,29 @@ fn all_of(source: &str, sinks: &[&Collect]) -> Vec<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn memory_counts_for_the_component_that_has_it() {
+    let (a, b) = (counting(u64::MAX), Counting { is_of_context: true, ..counting(u64::MAX) });
+    let (out, odd) = (Collect::default(), Collect::default());
+    let run = two([&a, &b], [&out, &odd], &nowhere());
+    let handle = run.handle();
+    let running = tokio::spawn(run.wait());
+    let held = |name: &str| {
+        let holders = handle.budget().holders();
+        holders.iter().find(|held| &*held.name == name).map(|held| held.bytes)
+    };
+    // Each has an arena nearly all the time.
+    for source in ["a", "b"] {
+        until(|| held(source) >= Some(64)).await;
+    }
+    for other in ["main.even", "out", "odd", "dead letters", "other work"] {
+        assert!(held(other).is_some(), "{other}");
+    }
+    handle.stop();
+    let summary = ended(running).await;
+    assert!(summary.failure.is_none(), "{:?}", summary.failure);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_paused_source_sends_nothing_while_others_do_and_goes_on_where_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let (a, b) = (counting(u64::MAX), counting(u64::MAX));

@@ -60,6 +60,7 @@ impl Supervised {
             covers_letters: true,
             has_state: AtomicBool::default(),
             is_exact: AtomicBool::default(),
+            is_behind: AtomicBool::default(),
         };
         let supervisor =
             Supervisor::new(self.handle, vec![Arc::new(checkpoints)], self.failed, drain_timeout);

@@ -117,6 +117,7 @@ impl<'a> Wiring<'a> {
                 covers_letters: group.input.rereads && plan.buffers.is_empty(),
                 has_state: AtomicBool::default(),
                 is_exact: AtomicBool::default(),
+                is_behind: AtomicBool::default(),
             })
         });
         Wired { tasks, checkpoints: checkpoints.collect() }
@@ -169,7 +170,7 @@ impl<'a> Wiring<'a> {
             before: operators
                 .map(|operator| (operator.node.name.clone(), operator.node.before.clone()))
                 .collect(),
-            budget: handle.budget.clone(),
+            budget: handle.budget.held_by(&handle.letters.name),
             stop: handle.stop.clone(),
             rehearsal: self.environment.rehearsal.clone(),
         };

@@ -71,6 +71,11 @@ impl Wiring<'_> {
         let sequencer = is_sequenced.then(|| Arc::new(Sequencer::default()));
         let adapts = segment.parallelism > 1 && !segment.is_fixed;
         let limit = adapts.then(|| environment.adaptive_limit(segment.parallelism));
+        // Batches made by any transform of a stage count for the one that the stage is named after.
+        let budget = match segment.operators.first() {
+            Some(first) => environment.handle.budget.held_by(&first.node.name),
+            None => environment.handle.budget.clone(),
+        };
         let worker = |_| {
             Ok(SegmentWorker {
                 operators: self.operators(segment, group)?,
@@ -78,7 +83,7 @@ impl Wiring<'_> {
                 file_exits: self.channels.file_exits(self.plan, segment, group),
                 sequencer: sequencer.clone(),
                 limit: limit.clone(),
-                budget: environment.handle.budget.clone(),
+                budget: budget.clone(),
                 traffic: self.channels.traffic(group).clone(),
             })
         };
@@ -225,7 +230,7 @@ impl Wiring<'_> {
         let worker = |_| {
             let open = Arc::new(Mutex::new(OpenFile::none(name, positions.clone())));
             let out = SourceOutput {
-                share: environment.handle.budget.share(),
+                share: environment.handle.budget.held_by(name).share(),
                 batch_bytes: environment.batch_bytes,
                 stop: stop.clone(),
                 limit: None,

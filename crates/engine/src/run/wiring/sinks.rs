@@ -81,7 +81,7 @@ impl Wiring<'_> {
             },
             metrics: environment.metrics(name),
             fields: FieldWatch::new(stage.node.config.fields(), FieldUse::Needed),
-            budget: environment.handle.budget.clone(),
+            budget: environment.handle.budget.held_by(name),
             retries: environment.retries.clone(),
             state: environment.checkpoints.is_some().then(|| state.clone()),
             barrier: of_group.barrier.clone(),

@@ -74,7 +74,7 @@ impl Wiring<'_> {
         }
         let saves = environment.checkpoints.as_ref().map(|_| self.groups[group].saver.saves());
         SourceOutput {
-            share: environment.handle.budget.share().behind(control.clone()),
+            share: environment.handle.budget.held_by(name).share().behind(control.clone()),
             batch_bytes: environment.batch_bytes,
             stop: control.stop.clone(),
             limit,

@@ -41,6 +41,26 @@ impl Look {
     }
 }
 
+/// The holders of the memory.
+impl Look {
+    /// The part of the budget that a component holds.
+    fn held(&self, name: &Value) -> String {
+        let held = named(&self.stats["budget"], "holders", "name", name);
+        held.map_or(UNKNOWN.to_owned(), |held| bytes(number(&held["bytes"])))
+    }
+
+    /// The holders that are no components, and hold something.
+    fn other_holders(&self) -> impl Iterator<Item = String> {
+        let holders = rows(&self.stats["budget"], "holders").iter();
+        let others = holders.filter(move |held| {
+            number(&held["bytes"]) > 0 && named(&self.stats, "components", "name", &held["name"]).is_none()
+        });
+        others.map(|held| {
+            format!("{} of the memory held by {}", bytes(number(&held["bytes"])), text(&held["name"]))
+        })
+    }
+}
+
 fn seconds(stats: &Value) -> f64 {
     stats["uptime_s"].as_f64().unwrap_or_default()
 }
@@ -77,6 +97,7 @@ pub(super) fn lines(look: &Look, width: usize, height: usize, paint: Paint) -> V
         let shown = aligned(&table.cells, width).into_iter().zip(table.styles);
         all.extend(shown.map(|(line, style)| (style, line)));
     }
+    all.extend(look.other_holders().map(|line| (Style::Plain, line)));
     let retrying =
         rows(&look.stats, "components").iter().filter(|component| component["retrying"].is_string());
     all.extend(retrying.map(|component| {
@@ -149,7 +170,7 @@ impl Table {
 }
 
 fn sources(look: &Look) -> Table {
-    let mut table = Table::new(&["SOURCE", "STATE", "READ", "BYTES", "P50", "P99", "OLDEST"]);
+    let mut table = Table::new(&["SOURCE", "STATE", "READ", "BYTES", "P50", "P99", "OLDEST", "HELD"]);
     for source in rows(&look.stats, "sources") {
         let name = &source["name"];
         let component = named(&look.stats, "components", "name", name).unwrap_or(&Value::Null);
@@ -171,6 +192,7 @@ fn sources(look: &Look) -> Table {
                 quantile("p50_us"),
                 quantile("p99_us"),
                 oldest.map_or(UNKNOWN.to_owned(), |age| duration(Duration::from_millis(age))),
+                look.held(name),
             ],
         );
     }
@@ -178,7 +200,7 @@ fn sources(look: &Look) -> Table {
 }
 
 fn components(look: &Look) -> Table {
-    let mut table = Table::new(&["COMPONENT", "KIND", "IN", "OUT", "ERRORS", "BUSY", "QUEUE"]);
+    let mut table = Table::new(&["COMPONENT", "KIND", "IN", "OUT", "ERRORS", "BUSY", "QUEUE", "HELD"]);
     let components = rows(&look.stats, "components").iter();
     for component in components.filter(|component| component["role"] != "source") {
         let queue = named(&look.stats, "queues", "to", &component["name"]);
@@ -194,6 +216,7 @@ fn components(look: &Look) -> Table {
                 count(number(&component["errors"])),
                 busy.map_or(UNKNOWN.to_owned(), |busy| format!("{:.2}", busy / 1e9)),
                 queue.map_or(UNKNOWN.to_owned(), |queue| bytes(number(&queue["bytes"]))),
+                look.held(&component["name"]),
             ],
         );
     }
@@ -253,7 +276,15 @@ mod tests {
         let components: Vec<Value> = [source].into_iter().chain((0..components).map(transform)).collect();
         json!({
             "uptime_s": uptime, "started": true, "stopping": false,
-            "budget": { "limit": 256 << 20, "used": 12 << 20, "peak": 20 << 20 },
+            "budget": {
+                "limit": 256 << 20, "used": 12 << 20, "peak": 20 << 20,
+                "holders": [
+                    { "name": "in", "bytes": 8 << 20 },
+                    { "name": "main.transform_with_a_long_name_0", "bytes": 3 << 20 },
+                    { "name": "open taps", "bytes": 1 << 20 },
+                    { "name": "dead letters", "bytes": 0 },
+                ],
+            },
             "components": components,
             "queues": [{ "to": "main.transform_with_a_long_name_0", "bytes": 4096, "limit_bytes": 65536 }],
             "latencies": [{
@@ -277,11 +308,12 @@ mod tests {
 c.yaml  running, pid 12, up 0:12
 memory 12.0 of 256 MiB in flight, at most 20.0 MiB; 3 dead letters
 
-SOURCE  STATE     READ       BYTES      P50      P99  OLDEST
-in      running  100/s  9.77 KiB/s  1.50 ms  12.3 ms  2.50 s
+SOURCE  STATE     READ       BYTES      P50      P99  OLDEST      HELD
+in      running  100/s  9.77 KiB/s  1.50 ms  12.3 ms  2.50 s  8.00 MiB
 
-COMPONENT                          KIND       IN   OUT  ERRORS  BUSY     QUEUE
-main.transform_with_a_long_name_0  filter  100/s  50/s       7  0.10  4.00 KiB";
+COMPONENT                          KIND       IN   OUT  ERRORS  BUSY     QUEUE      HELD
+main.transform_with_a_long_name_0  filter  100/s  50/s       7  0.10  4.00 KiB  3.00 MiB
+1.00 MiB of the memory held by open taps";
         assert_eq!(shown.join("\n"), expected);
     }
 

@@ -1,20 +1,11 @@
 use super::super::pixels::Pixels;
-use super::super::{Conversion, ImageInfo, convert, heic, probe};
+use super::super::tests::PLAIN;
+use super::super::{ImageInfo, convert, heic, probe};
 use super::*;
 use crate::metadata::{Kept, read};
 
 /// The side of a coded picture.
 const SIDE: u16 = 64;
-
-const TO_PNG: Conversion = Conversion {
-    to: Format::Png,
-    quality: 90,
-    effort: None,
-    size: None,
-    rotate: true,
-    strip: false,
-    is_upright: false,
-};
 
 /// An item of a file. Its number is its place in the list, from 1.
 struct Item {
@@ -142,7 +133,7 @@ fn rejected(items: &[Item]) -> String {
 /// Returns why a picture is rejected whose description has no defect.
 fn rejected_at_last(bytes: &[u8]) -> String {
     assert!(probe(bytes).is_ok());
-    convert(bytes, &TO_PNG).unwrap_err().to_string()
+    convert(bytes, &PLAIN).unwrap_err().to_string()
 }
 
 #[test]
@@ -194,7 +185,7 @@ fn a_grid_in_a_grid_is_rejected() {
 #[test]
 fn a_picture_is_derived_at_most_twice() {
     let twice = [Item::coded(), Item::copy(1), Item::copy(2)];
-    assert!(convert(&made(&twice), &TO_PNG).is_ok());
+    assert!(convert(&made(&twice), &PLAIN).is_ok());
     let thrice = [Item::coded(), Item::copy(1), Item::copy(2), Item::copy(3)];
     assert_eq!(
         rejected(&thrice),
@@ -217,7 +208,7 @@ fn layers_are_limited_and_their_memory_is_known_before() {
     let layer = u64::from(SIDE) * u64::from(SIDE) * 8;
     // Each has an offset of four bytes in the file, and a reference of two.
     assert_eq!(needed(16) - needed(2), 14 * (layer + 2 * 6));
-    assert!(convert(&made(&stack((128, 128), 16)), &TO_PNG).is_ok());
+    assert!(convert(&made(&stack((128, 128), 16)), &PLAIN).is_ok());
 }
 
 #[test]
@@ -235,7 +226,7 @@ fn a_photograph_of_tiles_with_transparency_and_a_thumbnail_is_read() {
     let info = probe(&bytes).unwrap();
     assert_eq!((info.width, info.height, info.has_alpha), (150, 100, true));
     assert!(read(Format::Heic, &bytes).exif.is_some());
-    convert(&bytes, &TO_PNG).unwrap();
+    convert(&bytes, &PLAIN).unwrap();
 }
 
 #[test]
@@ -293,8 +284,8 @@ fn slices_follow_each_other() {
         std::iter::once(block.clone()).chain(rest).collect()
     };
     assert_eq!(
-        convert(&sliced(&blocks(&[1, 2, 3])), &TO_PNG).unwrap(),
-        convert(&sliced(std::slice::from_ref(&whole)), &TO_PNG).unwrap()
+        convert(&sliced(&blocks(&[1, 2, 3])), &PLAIN).unwrap(),
+        convert(&sliced(std::slice::from_ref(&whole)), &PLAIN).unwrap()
     );
     let differs = "the HEIC is damaged: the slices of its item `1` do not follow each other";
     for addresses in [&[1, 2, 2, 3][..], &[1, 1, 1, 1], &[2, 3], &[1, 3, 2]] {
@@ -306,7 +297,7 @@ fn slices_follow_each_other() {
         assert_eq!(rejected_at_last(&sliced(&twice)), differs, "{address}");
     }
     // The next picture is not decoded.
-    assert!(convert(&sliced(&[whole.clone(), whole]), &TO_PNG).is_ok());
+    assert!(convert(&sliced(&[whole.clone(), whole]), &PLAIN).is_ok());
 }
 
 #[test]

@@ -57,7 +57,10 @@ pub(super) const PROMISES: &[Promise] = &[
     ),
     shown(
         "| damage of the state directory | The next run names the damaged file and the way out, and changes nothing. | - |",
-        &["engine: a_damaged_file_is_named_and_nothing_is_changed_or_all_is_there"],
+        &[
+            "engine: a_damaged_file_is_named_and_nothing_is_changed_or_all_is_there",
+            "cli: damaged_unfinished_output_is_refused_and_continued_once_it_is_restored",
+        ],
     ),
     shown(
         "A configuration that is [reloaded](operating/reload.md) interrupts only the parts that it changes, as SIGTERM and a next run do.",

@@ -13,7 +13,7 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     explains(
-        "No order holds between sources, with `ordered: false`, with `concurrency` above one in a sink, after a failover, for replayed dead letters, and for messages that `nats` or `redis` takes only at a further attempt.",
+        "No order holds between sources, with `ordered: false`, with `concurrency` above one in a sink, after a failover, for replayed dead letters, and for messages that `nats`, `redis` or a service of Amazon takes only at a further attempt.",
         "says what is not promised",
     ),
 ];

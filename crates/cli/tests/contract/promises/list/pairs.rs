@@ -60,6 +60,14 @@ pub(super) const PROMISES: &[Promise] = &[
         &["source: redis, list -> file", "message_sink: file -> redis, list"],
     ),
     shown(
+        "| `aws_sqs` | once, as long as the run comes back before its messages are delivered to another one, and the queue does not deliver a message twice | at least once |",
+        &["source: aws_sqs -> file", "message_sink: file -> aws_sqs"],
+    ),
+    shown(
+        "| `aws_kinesis_streams` | once | at least once |",
+        &["source: aws_kinesis_streams -> file", "message_sink: file -> aws_kinesis_streams"],
+    ),
+    shown(
         "| `remote_files` | at least once: all that was read is read again | the same |",
         &[
             "cli: every_source_into_every_sink",

@@ -224,6 +224,24 @@ pub(super) const PROMISES: &[Promise] = &[
         &["redis: a_published_message_is_at_its_subscribers_when_it_is_acknowledged"],
     ),
     shown(
+        "| `aws_kinesis_streams`, `aws_kinesis_firehose`, `aws_cloudwatch_logs` | At least once. What is sent again is there twice: the services do not know records again. | the service's answer counts |",
+        &[
+            "message_sink: file -> aws_kinesis_streams",
+            "message_sink: file -> aws_kinesis_firehose",
+            "message_sink: file -> aws_cloudwatch_logs",
+            "aws: of_a_request_only_the_records_that_were_not_taken_are_sent_again",
+        ],
+    ),
+    shown(
+        "| `aws_sqs`, `aws_sns` | At least once. A queue or topic in order drops what is sent again within 5 minutes, by its `deduplication_id`; without that option, what the same run sends again. | the service's answer counts |",
+        &[
+            "message_sink: file -> aws_sqs",
+            "message_sink: file -> aws_sns",
+            "aws: a_queue_in_order_has_each_message_once_although_an_answer_was_lost",
+            "aws: what_a_queue_does_not_take_is_sent_again_and_what_it_refuses_has_its_reason",
+        ],
+    ),
+    shown(
         "| `socket` with `acknowledge`, `proxy` | at least once | the server's answer counts |",
         &[
             "message_sink: file -> socket, acknowledge",

@@ -129,6 +129,23 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "| `aws_sqs` | The queue delivers messages again that were not deleted; those of the checkpoint are not sent on. Messages are deleted when a checkpoint covers them. Another run may have delivered what this one had not deleted. | reads what was added |",
+        &[
+            "source: aws_sqs -> file",
+            "aws: only_what_is_settled_is_deleted_and_the_rest_is_kept_however_long_that_takes",
+            "aws: what_a_checkpoint_covers_is_deleted_and_not_sent_on_again",
+            "aws: readers_that_share_a_queue_lose_no_message",
+        ],
+    ),
+    shown(
+        "| `aws_kinesis_streams` | continues in each shard behind the last record of the checkpoint | reads what was added |",
+        &[
+            "source: aws_kinesis_streams -> file",
+            "aws: each_shard_is_resumed_at_its_checkpoint_and_all_are_read_without_one",
+            "aws: shards_that_continue_a_divided_one_are_read_too",
+        ],
+    ),
+    shown(
         "| `generate` | continues with its next message | sends nothing |",
         &["source: generate -> file", "local: a_later_run_makes_what_was_still_to_come"],
     ),

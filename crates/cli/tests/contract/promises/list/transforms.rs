@@ -41,6 +41,8 @@ pub(super) const PROMISES: &[Promise] = &[
         &[
             "files: a_later_run_continues_the_count_and_gives_the_number_of_an_unfinished_file_again",
             "files: an_unfinished_file_of_a_killed_run_is_continued_with_what_no_checkpoint_has",
+            "cli: large_unfinished_output_is_continued_and_leaves_no_file",
+            "files: a_file_that_fails_after_a_checkpoint_has_its_messages_is_not_finished",
             "files: only_files_that_are_always_built_again_have_keys",
             "files: a_file_that_is_built_again_replaces_what_it_was_before",
             "files: a_file_that_is_built_again_replaces_the_object_that_it_was_before",

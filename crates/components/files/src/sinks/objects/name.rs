@@ -19,11 +19,10 @@ use thalweg_engine::{Error, Naming};
 use thalweg_record::Batch;
 
 use crate::file_template::FileTemplate;
+use crate::padding;
 
 const FORMAT: &str = "object-name";
 
-/// The maximum number of digits that a number is padded to.
-const MOST_DIGITS: usize = 20;
 /// The digits of a number that the template does not place.
 const DIGITS: usize = 5;
 
@@ -328,21 +327,13 @@ fn runs(text: &str) -> impl Iterator<Item = Range<usize>> {
 
 /// Parses the text between braces, which begins at byte `at` of the template.
 fn piece(inside: &str, at: usize) -> Result<Piece, FormatError> {
-    let (name, digits) = match inside.split_once(':') {
-        Some((name, digits)) => (name, Some(digits)),
+    let (name, format) = match inside.split_once(':') {
+        Some((name, format)) => (name, Some(format)),
         None => (inside, None),
     };
     let place = at..at + inside.len();
-    match (name.trim(), digits) {
-        ("number", None) => Ok(Piece::Number(1)),
-        ("number", Some(digits)) => match digits.parse() {
-            Ok(digits @ 1..=MOST_DIGITS) => Ok(Piece::Number(digits)),
-            _ => Err(FormatError::new(format!(
-                "`{digits}` is not a number of digits from 1 to {MOST_DIGITS}."
-            ))
-            .at(place)
-            .help("`{number:5}` becomes `00001`.")),
-        },
+    match (name.trim(), format) {
+        ("number", format) => padding::digits(format, place).map(Piece::Number),
         // Checked here for its place in the whole text.
         _ => match format!("{{{inside}}}").parse::<Template>() {
             Ok(_) => Ok(Piece::Text(format!("{{{inside}}}"))),

@@ -1,18 +1,19 @@
 //! The last bytes of an unfinished object.
 //!
 //! A store accepts a small part only as the last one of an object. So at a checkpoint, the bytes after the
-//! last part that was sent are kept in the journal, and a run that continues the object begins its next part
-//! with them. A checkpoint adds only the bytes that came since the one before it. (Rejected: sending a small
-//! part where the store allows it. An object would have thousands of parts, of which a store has a maximum.)
+//! last part that was sent are kept in the state directory, and a run that continues the object begins its
+//! next part with them. A checkpoint adds only the bytes that came since the one before it. (Rejected:
+//! sending a small part where the store allows it. An object would have thousands of parts, of which a store
+//! has a maximum.)
 
 use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 use thalweg_engine::{Error, Journal};
 
-use crate::kept_bytes::KeptBytes;
+use crate::kept_bytes::{self, KeptBytes};
 
-/// The first bytes of a part, which the journal has.
+/// The first bytes of a part, which the state directory has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Tail {
     /// The number of the part.
@@ -21,7 +22,7 @@ pub(super) struct Tail {
     pub(super) kept: KeptBytes,
 }
 
-/// The journal's record of the tails of one object.
+/// The tails of one object.
 pub(super) struct Tails<'a> {
     pub(super) journal: &'a Journal,
     /// The [id](super::object::Object::id) of the object.
@@ -43,22 +44,24 @@ impl Tails<'_> {
         mut pieces: impl Iterator<Item = &'b [u8]>,
     ) -> Result<(), Error> {
         let name = self.name(tail.part);
-        pieces.try_for_each(|piece| tail.kept.add(self.journal, &name, piece))
+        let mut adding = tail.kept.adding(self.journal, &name);
+        pieces.try_for_each(|piece| adding.add(piece))?;
+        tail.kept = adding.finish()?;
+        Ok(())
     }
 
-    /// Returns the bytes of a tail, in pieces.
-    pub(super) fn read(&self, tail: Tail) -> Result<Vec<Vec<u8>>, Error> {
-        let mut pieces = Vec::new();
-        tail.kept.read(self.journal, &self.name(tail.part), |bytes| {
-            pieces.push(bytes);
-            Ok(())
-        })?;
-        Ok(pieces)
+    /// Passes the bytes of a tail to `take`, a piece at a time.
+    pub(super) fn read(
+        &self,
+        tail: Tail,
+        take: impl FnMut(Vec<u8>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        tail.kept.read(self.journal, &self.name(tail.part), take)
     }
 
     /// Removes the tail of a part.
     pub(super) fn forget(&self, part: u32) -> Result<(), Error> {
-        self.journal.forget(&self.name(part))
+        kept_bytes::forget(self.journal, &self.name(part))
     }
 
     fn name(&self, part: u32) -> String {
@@ -76,6 +79,7 @@ pub(super) fn forget_tails(
     kept: impl IntoIterator<Item = (u64, Tail)>,
 ) -> Result<(), Error> {
     let kept: HashSet<String> = kept.into_iter().map(|(id, tail)| name(id, tail.part)).collect();
+    journal.forget_outputs_except(kept.iter().map(String::as_str))?;
     for name in journal.names(&prefix())? {
         // The name of an entry is that of the tail, the page and the number in it.
         let mut parts = name.rsplitn(3, '/');

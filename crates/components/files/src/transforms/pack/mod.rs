@@ -175,7 +175,7 @@ struct Packing {
     /// The state that was saved last.
     saved: Option<Saved>,
     file: Option<Begun>,
-    /// The journal's record of unfinished files, if checkpoints are kept.
+    /// The unfinished files in the state directory, if checkpoints are kept.
     kept: Option<KeptFiles>,
 }
 
@@ -190,7 +190,7 @@ struct Begun {
     count: u64,
     /// The acks of these messages, except of those that a checkpoint has.
     ack: Ack,
-    /// The bytes that the journal has.
+    /// The bytes that the state directory has.
     kept: Option<Kept>,
     /// The memory of the compressor, which is tens of mebibytes at high levels.
     _compressor: Lease,
@@ -228,8 +228,16 @@ impl Transform for Packing {
         Ok(())
     }
 
-    /// The number of the next file, and what the journal has of it. The other messages of a file that is not
-    /// finished come again, so a later run gives its number again.
+    fn has_failed(&self) -> bool {
+        self.kept.as_ref().is_some_and(KeptFiles::has_failed)
+    }
+
+    fn is_delivering(&self) -> bool {
+        self.kept.as_ref().is_some_and(KeptFiles::is_delivering)
+    }
+
+    /// The number of the next file, and what the state directory has of it. The other messages of a file that
+    /// is not finished come again, so a later run gives its number again.
     fn state(&mut self) -> Option<Value> {
         let saved = match &self.file {
             Some(file) => Saved { next: file.number, file: file.kept },
@@ -244,7 +252,8 @@ impl Transform for Packing {
             Error::permanent(format!("the saved number of files is `{saved}`; use another state folder"))
         })?;
         self.number = next.saturating_sub(1);
-        let (Some(journal), Some(kept)) = (&self.kept, file) else { return Ok(()) };
+        let Some(files) = &self.kept else { return Ok(()) };
+        let Some(kept) = file else { return files.forget_others(None) };
         if kept.compression != self.config.compression {
             return Err(Error::permanent(
                 "an earlier run left an unfinished file with another `compression`. Set `compression` back until that \
@@ -252,7 +261,8 @@ impl Transform for Packing {
             ));
         }
         let mut begun = self.new_file(kept.begun()).map_err(unwritable)?;
-        journal.read(next, kept, |bytes| begun.content.add_stored(&bytes).map_err(unwritable))?;
+        files.read(next, kept, |bytes| begun.content.add_stored(&bytes).map_err(unwritable))?;
+        files.forget_others(Some(next))?;
         (begun.bytes, begun.count, begun.kept) = (kept.bytes, kept.count, Some(kept));
         self.number = next;
         self.file = Some(Begun { number: next, ..begun });
@@ -361,7 +371,7 @@ impl Packing {
     fn finish_file(&mut self, out: &mut Outputs) -> Result<(), Error> {
         let Some(mut begun) = self.file.take() else { return Ok(()) };
         if let Some(kept) = self.kept.as_mut().filter(|_| begun.kept.is_some()) {
-            kept.finished(begun.number);
+            begun.ack.merge(kept.finished(begun.number, &self.component));
         }
         self.delimited.flush(&mut begun.content).map_err(unwritable)?;
         let (content, size) = begun.content.finish().map_err(unwritable)?;

@@ -11,10 +11,9 @@ use thalweg_config::{FormatError, nearest, register_format};
 use thalweg_codec::braces;
 use thalweg_codec::time_text::TimeText;
 
-const FORMAT: &str = "pack-name";
+use crate::padding;
 
-/// The maximum number of digits that a number is padded to.
-const MOST_DIGITS: usize = 20;
+const FORMAT: &str = "pack-name";
 
 const KNOWN: [&str; 4] = ["number", "date", "time", "id"];
 
@@ -57,15 +56,7 @@ fn piece(inside: &str, at: usize) -> Result<Piece, FormatError> {
         None => (inside, None),
     };
     match (name, format) {
-        ("number", None) => Ok(Piece::Number(1)),
-        ("number", Some(digits)) => match digits.parse() {
-            Ok(digits @ 1..=MOST_DIGITS) => Ok(Piece::Number(digits)),
-            _ => Err(FormatError::new(format!(
-                "`{digits}` is not a number of digits from 1 to {MOST_DIGITS}."
-            ))
-            .at(place)
-            .help("`{number:5}` becomes `00001`.")),
-        },
+        ("number", format) => padding::digits(format, place).map(Piece::Number),
         ("date", None) => time("%Y-%m-%d", place),
         ("time", Some(format)) => time(format, place),
         ("time", None) => Err(FormatError::new("The time needs a format.")

@@ -331,6 +331,62 @@ fn a_file_too_large_for_memory_is_continued() {
 }
 
 #[test]
+fn bytes_that_a_killed_run_kept_after_its_last_checkpoint_are_removed() {
+    let state = tempfile::tempdir().unwrap();
+    let store = thalweg_engine::Store::open(state.path()).unwrap();
+    let journal = thalweg_engine::Journal::new(Arc::new(store), "pack");
+    let kept = Some(journal.clone());
+    let context = thalweg_engine::Context { resumes: true, resends: true, journal: kept, ..context() };
+    let build = || options::<Pack>("{ name: '{number}', max_count: 2 }").build(&context).unwrap();
+    let [a, b, c] = ["a", "b", "c"].map(|letter| letter.repeat(100_000));
+    let (mut first, mut out) = (build(), Outputs::new("test".into()));
+    first.apply(batch([&a]), &mut out).unwrap();
+    first.pre_commit().unwrap();
+    let saved = first.state().unwrap();
+    first.apply(batch([&b, &c]), &mut out).unwrap();
+    first.pre_commit().unwrap();
+    assert_eq!(journal.count_outputs().unwrap(), 2);
+    drop(first);
+    out.take_files().into_iter().for_each(|file| file.settle(Outcome::Failed));
+    let mut second = build();
+    second.restore(saved).unwrap();
+    assert_eq!(journal.count_outputs().unwrap(), 1);
+    let entries = journal.names("").unwrap();
+    assert!(entries.iter().all(|name| name.starts_with("unfinished/file/1/")), "{entries:?}");
+    second.apply(batch([&b]), &mut out).unwrap();
+    assert_eq!(texts(&out.take_files()), [("1".to_owned(), format!("{a}\n{b}\n"))]);
+}
+
+/// All messages of the file are settled by a checkpoint, so no position shows that the file failed.
+#[test]
+fn a_file_that_fails_after_a_checkpoint_has_its_messages_is_not_finished() {
+    let state = tempfile::tempdir().unwrap();
+    let store = thalweg_engine::Store::open(state.path()).unwrap();
+    let journal = Some(thalweg_engine::Journal::new(Arc::new(store), "pack"));
+    let context = thalweg_engine::Context { resumes: true, resends: true, journal, ..context() };
+    let (mut saved, mut out) = (None::<Value>, Outputs::new("test".into()));
+    for (outcome, has_failed) in
+        [(Outcome::Failed, true), (Outcome::Unfinished, true), (Outcome::Rejected, false)]
+    {
+        let mut packing = options::<Pack>("{ name: p }").build(&context).unwrap();
+        match saved.clone() {
+            None => packing.apply(batch(["a"]), &mut out).unwrap(),
+            Some(saved) => packing.restore(saved).unwrap(),
+        }
+        packing.pre_commit().unwrap();
+        saved = packing.state().or(saved);
+        packing.pre_commit().unwrap();
+        assert!(!packing.is_delivering());
+        packing.finish(&mut out).unwrap();
+        assert!(packing.is_delivering() && !packing.has_failed());
+        let files = out.take_files();
+        assert_eq!(texts(&files), [("p".to_owned(), "a\n".to_owned())]);
+        files.into_iter().for_each(|file| file.settle(outcome));
+        assert_eq!((packing.is_delivering(), packing.has_failed()), (false, has_failed), "{outcome:?}");
+    }
+}
+
+#[test]
 fn an_unfinished_file_is_not_continued_with_another_compression() {
     let state = tempfile::tempdir().unwrap();
     let store = thalweg_engine::Store::open(state.path()).unwrap();

@@ -14,10 +14,11 @@
 //!
 //! See docs/decisions/093-offsets-are-committed-in-transactions.md.
 
+mod committed;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -26,8 +27,9 @@ use parking_lot::Mutex;
 use thalweg_engine::{Error, SourceOutput};
 
 use super::gone::Gone;
-use crate::client::{Connector, Generation, Incoming, Partition};
+use crate::client::{Connector, Generation, Incoming, Partition, TopicId};
 use crate::session::Session;
+use committed::Committed;
 
 /// A transaction ends when it has this many records or bytes.
 const MOST_RECORDS: usize = 200_000;
@@ -52,8 +54,8 @@ pub(super) struct Ledger<C: Connector> {
     gone: Mutex<Gone>,
     /// The membership, as it was during a whole poll.
     generation: Mutex<Option<Generation>>,
-    /// The partitions of which offsets were committed.
-    committed: Mutex<BTreeSet<Partition>>,
+    /// The offsets that were committed.
+    committed: Mutex<Committed>,
     /// A failure after which no transaction can be committed.
     fatal: Mutex<Option<Error>>,
     /// A transaction ends when it has this many records.
@@ -155,9 +157,24 @@ impl<C: Connector> Ledger<C> {
         self.session.break_off(reason);
     }
 
-    /// True if offsets of a partition were committed.
+    /// True if offsets of a partition were committed, and not of a former topic.
     pub(super) fn has_committed(&self, partition: &Partition) -> bool {
-        self.committed.lock().contains(partition)
+        self.committed.lock().has(partition)
+    }
+
+    /// Notes the topic of a partition that was assigned, if its id is known.
+    pub(super) fn set_topic(&self, partition: &Partition, topic: Option<&TopicId>) {
+        self.committed.lock().set_topic(partition, topic);
+    }
+
+    /// True if this run has committed this offset of a partition, of another topic with the same name.
+    pub(super) fn is_of_former_topic(
+        &self,
+        partition: &Partition,
+        offset: i64,
+        topic: Option<&TopicId>,
+    ) -> bool {
+        self.committed.lock().is_of_former(partition, offset, topic)
     }
 
     /// Returns why the transaction is broken.
@@ -220,7 +237,7 @@ impl<C: Connector> Ledger<C> {
             Ok(()) => {
                 owed.commit = started.elapsed();
                 self.widen(begun.elapsed());
-                self.committed.lock().extend(sent.offsets.into_keys());
+                self.committed.lock().add(sent.offsets);
             }
             Err(reason) => {
                 self.break_off(&reason);

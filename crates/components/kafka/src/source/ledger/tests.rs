@@ -8,7 +8,7 @@ use thalweg_engine::{Error, Reading, Rejects, Sink, Source, SourceOutput};
 use thalweg_record::Outcome;
 
 use super::Ledger;
-use crate::client::{Generation, Incoming, Partition};
+use crate::client::{Generation, Incoming, Partition, TopicId};
 use crate::session::Session;
 use crate::session::tests::{Broker, Commit, Fake, session};
 use crate::sink::KafkaSink;
@@ -188,6 +188,26 @@ async fn nothing_more_is_sent_of_a_partition_from_the_moment_in_which_it_is_give
     release.await;
     assert_eq!((ledger.is_broken(), broker.offset(&partition())), (false, 1));
     assert!(!sent(&ledger, &mut out, 1, read).await);
+}
+
+#[tokio::test]
+async fn what_was_committed_of_a_topic_is_not_that_of_the_next_topic_of_its_name() {
+    let broker = Arc::new(Broker::default());
+    let (mut out, source) = lent_output().await;
+    let ledger = Ledger::new(session(&broker, Duration::from_secs(100)), &out);
+    ledger.set_generation(Some(broker.generation()));
+    let (old, new) = (Some(TopicId::from("a")), Some(TopicId::from("b")));
+    ledger.set_topic(&partition(), old.as_ref());
+    assert!(sent(&ledger, &mut out, 0, ledger.count()).await);
+    let Some((_, Arrived::Messages(batch))) = source.main.take().await else { panic!() };
+    batch.settle(Outcome::Delivered);
+    ledger.end_now().await;
+    assert_eq!(broker.offset(&partition()), 1);
+    assert!(ledger.has_committed(&partition()));
+    assert!(ledger.is_of_former_topic(&partition(), 1, new.as_ref()));
+    assert!(!ledger.is_of_former_topic(&partition(), 1, old.as_ref()));
+    ledger.set_topic(&partition(), new.as_ref());
+    assert!(!ledger.has_committed(&partition()));
 }
 
 #[tokio::test]

@@ -253,13 +253,14 @@ impl Membership {
         }
         let committed = committed?;
         for partition in &owned {
-            let (first, known) = {
+            let (first, known, topic) = {
                 let state = self.state.lock();
                 let is_known = state.owned.get(partition).copied().flatten().is_some();
-                (state.first.get(partition).copied(), is_known)
+                (state.first.get(partition).copied(), is_known, state.topics.get(partition).cloned())
             };
             let known = known || self.ledger.as_ref().is_some_and(|ledger| ledger.has_committed(partition));
-            let offset = match committed.get(partition) {
+            let is_former = |offset: i64| self.is_of_former_topic(partition, offset, topic.as_ref());
+            let offset = match committed.get(partition).filter(|offset| !is_former(**offset)) {
                 Some(offset) => Some(*offset),
                 // The client leaves partitions out for which the broker has an error.
                 None if known => {
@@ -311,6 +312,9 @@ impl Changes for Arc<Membership> {
                     return;
                 }
             };
+            if let Some(ledger) = &self.ledger {
+                ledger.set_topic(&partition, topic);
+            }
             let mut state = self.state.lock();
             match topic {
                 Some(topic) => state.topics.insert(partition.clone(), topic.clone()),

@@ -56,6 +56,17 @@ impl Membership {
         topic.zip(before).is_some_and(|(topic, before)| *topic != before)
     }
 
+    /// True if an offset of the group is one of a former topic, which a transaction of this run committed
+    /// after that topic was deleted.
+    pub(super) fn is_of_former_topic(
+        &self,
+        partition: &Partition,
+        offset: i64,
+        topic: Option<&TopicId>,
+    ) -> bool {
+        self.ledger.as_ref().is_some_and(|ledger| ledger.is_of_former_topic(partition, offset, topic))
+    }
+
     /// Returns the ids of the topics of partitions.
     pub(super) async fn topic_ids(
         &self,
@@ -125,8 +136,11 @@ impl Membership {
     ) -> Result<Option<i64>, Failure> {
         let known = self.known(partition);
         let is_another = self.is_another(partition, topic);
+        let is_former =
+            committed.is_some_and(|committed| self.is_of_former_topic(partition, committed, topic));
+        let committed = committed.filter(|_| !is_former);
         // The partition may be taken away, and come back, before anything of a new log is committed.
-        let is_new = is_another || self.has_new_log(partition);
+        let is_new = is_another || is_former || self.has_new_log(partition);
         let committed = match is_new {
             true => self.of_topic(consumer, partition, committed, topic).await?,
             false => committed,

@@ -37,7 +37,7 @@ use division::{Division, Fates};
 
 /// The system that requests are sent to.
 #[async_trait]
-pub(crate) trait Service: Send + Sync + 'static {
+pub trait Service: Send + Sync + 'static {
     /// Returns the body with these messages.
     fn body(&self, parts: &Parts) -> Bytes {
         Bytes::copy_from_slice(parts.bytes())
@@ -60,6 +60,16 @@ pub(crate) trait Service: Send + Sync + 'static {
         true
     }
 
+    /// Prepares the server for these messages: creates what they are to be written into, for example. Called
+    /// before each request.
+    ///
+    /// # Errors
+    /// If that fails for now. The messages are sent again.
+    async fn prepare(&self, request: &Request, parts: &Parts) -> Result<(), Failure> {
+        let _ = (request, parts);
+        Ok(())
+    }
+
     /// Returns what the answer says about these messages.
     fn read(&self, request: &Request, answer: &Answer, parts: &Parts) -> Reading;
 
@@ -73,16 +83,16 @@ pub(crate) trait Service: Send + Sync + 'static {
 
 /// The mark of an accepted request, by which the server confirms it later.
 #[derive(Debug, Clone)]
-pub(crate) struct Receipt {
+pub struct Receipt {
     /// The headers that only the accepted request had.
-    pub(crate) own: HeaderMap,
+    pub own: HeaderMap,
     /// The number that the server gave to it.
-    pub(crate) number: u64,
+    pub number: u64,
 }
 
 /// The meaning of an answer for the messages of a request.
 #[derive(Debug)]
-pub(crate) enum Reading {
+pub enum Reading {
     /// The server has all of them.
     Accepted,
     /// The server has all of them, and will confirm by this receipt that they are safe.
@@ -93,7 +103,12 @@ pub(crate) enum Reading {
     /// matter if it receives the others twice.
     Refused(String),
     /// As `Refused`, and the answer says by a number, from 0 or from 1, which message it is.
-    RefusedAt { number: usize, reason: String },
+    RefusedAt {
+        /// The number.
+        number: usize,
+        /// The server's reason.
+        reason: String,
+    },
     /// They should be sent again.
     Again(Failure),
 }
@@ -244,6 +259,9 @@ impl Gather {
     /// Sends one request. Returns whether it was too large, and its answer.
     async fn ask(&self, parts: &Parts) -> (bool, Reading) {
         let count = parts.len();
+        if let Err(failure) = self.service.prepare(&self.request, parts).await {
+            return (false, Reading::Again(failure));
+        }
         let url = self.service.url(&self.request.url, parts);
         let (own, body) = (self.service.headers(), self.service.body(parts));
         let answer = match self.request.send_with(own, url, body).await {

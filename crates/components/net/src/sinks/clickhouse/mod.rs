@@ -64,7 +64,7 @@ pub struct ClickhouseConfig {
     /// run may divide messages into other inserts, with other tokens. The server keeps tokens for replicated
     /// tables, and for others with `non_replicated_deduplication_window`. Without, small batches are sent
     /// together. The default is `true`.
-    #[serde(default = "yes")]
+    #[serde(default = "crate::net::defaults::yes")]
     deduplicate: bool,
     /// Whether fields without a column are left out. Otherwise the server refuses their messages. The default
     /// is `false`.
@@ -80,10 +80,6 @@ pub struct ClickhouseConfig {
     encode: EncodeConfig,
     #[serde(skip)]
     shared: Shared,
-}
-
-fn yes() -> bool {
-    true
 }
 
 impl ClickhouseConfig {

@@ -213,8 +213,7 @@ impl Sink for Sending {
     async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
         self.give_up.attempt();
         if let Err(error) = self.send(batch).await {
-            let reason = self.give_up.reason(&error.full()).filter(|_| error.kind().is_temporary());
-            let Some(reason) = reason else { return Err(error) };
+            let reason = self.give_up.refusal(error)?;
             for row in 0..u32::try_from(batch.rows()).unwrap_or(u32::MAX) {
                 rejects.reject(row, reason.clone());
             }

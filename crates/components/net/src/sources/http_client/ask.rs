@@ -38,6 +38,8 @@ pub(super) enum Fetched {
     Unchanged,
     /// The server does not have this page, for this reason. It may have others.
     Gone(Failure),
+    /// The page before was the last.
+    End,
     /// It is here.
     Page(Body),
 }
@@ -95,6 +97,7 @@ impl Asker {
             let answer = self.request.answer(response).await;
             return match self.request.by_status(&answer) {
                 Verdict::Again(failure) => Err(failure),
+                _ if self.is_end(place, status) => Ok(Fetched::End),
                 _ => {
                     let refused = Failure::from(Error::permanent(self.request.text(&answer)));
                     let is_gone =
@@ -113,6 +116,13 @@ impl Asker {
         let read = bodies.read(reqwest::Body::from(response), wrapping, out).await;
         let (memory, lease) = read.map_err(|refusal| self.unread(&refusal))?;
         Ok(Fetched::Page(Body { url, headers, body: lease.freeze(memory) }))
+    }
+
+    /// True if an answer with this status says that there are no more pages. Of a page that was sent in part,
+    /// the rest is missing.
+    fn is_end(&self, place: &Place, status: StatusCode) -> bool {
+        let pages = self.config.pages.as_ref();
+        place.sent == 0 && pages.is_some_and(|pages| pages.ends_with(status, place.page.as_ref()))
     }
 
     /// Sends the request for a page, and follows redirections.

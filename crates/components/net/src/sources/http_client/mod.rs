@@ -56,10 +56,10 @@ const PAGE: &str = "{page}";
 ///
 /// Without an answer, and after 408, 429, 500 and above, a request is repeated, with growing pauses, or after
 /// the time that the server asks for (`Retry-After`, at most 5 minutes). Any other status ends the run with
-/// an error; with `every` it is logged, and the next poll follows at its time. Up to ten redirections are
-/// followed, but none from HTTPS to HTTP. They, and the links to pages, may lead to another server: it gets
-/// neither `auth` nor `headers`, and no body. A server on another machine cannot lead to this one, nor to a
-/// link-local address.
+/// an error, except `pages.end_status`; with `every` the error is logged, and the next poll follows at its
+/// time. Up to ten redirections are followed, but none from HTTPS to HTTP. They, and the links to pages, may
+/// lead to another server: it gets neither `auth` nor `headers`, and no body. A server on another machine
+/// cannot lead to this one, nor to a link-local address.
 ///
 /// With `--state`, the cursor and the page are saved when their messages are settled. A run that is killed
 /// continues within the page; if the server no longer answers with the messages that were sent, or no longer

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use hyper::StatusCode;
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,6 +10,9 @@ use thalweg_engine::Mistake;
 
 use super::place::Page;
 use crate::json_path::JsonPath;
+
+/// The usual status of a page that does not exist.
+const END_STATUS: u16 = 404;
 
 /// The longest link or token, in bytes.
 const LONGEST: usize = 16 << 10;
@@ -32,12 +36,19 @@ pub(super) struct Pages {
     #[serde(default)]
     start: Option<u64>,
     /// With `by: number` and `by: offset`: the number of messages of a full page. A page with fewer is the
-    /// last. By default the last page is one without messages; a server that answers with an error instead
-    /// makes the poll fail. If messages are removed at the server meanwhile, others move to pages that were
-    /// read, and are left out.
+    /// last. By default the last page is one without messages, also an answer 204, or the one before the
+    /// `end_status`. If messages are removed at the server meanwhile, others move to pages that were read,
+    /// and are left out.
     #[serde(default)]
     #[schemars(range(min = 1))]
     size: Option<u64>,
+    /// With `by: number` and `by: offset`: the status of an answer that says that there is no such page.
+    /// After the first page it is the end of the pages, and no error. For the first page it is an error. The
+    /// default is 404; some servers answer 400. `204`, which is always a page without messages, makes each
+    /// 4xx an error.
+    #[serde(default)]
+    #[schemars(range(min = 204, max = 499))]
+    end_status: Option<u16>,
 }
 
 /// How the next page is named.
@@ -84,9 +95,23 @@ impl Pages {
             _ if !is_counted && self.size.is_some() => {
                 ("`size` is for `by: number` and `by: offset`.", "Leave it out.")
             }
+            _ if !is_counted && self.end_status.is_some() => {
+                ("`end_status` is for `by: number` and `by: offset`.", "Leave it out.")
+            }
+            _ if self.end_status.is_some_and(|status| !may_be_end(status)) => (
+                "A server does not say with this status that there is no such page.",
+                "The default is `404`.",
+            ),
             _ => return None,
         };
         Some(Mistake::new("pages", message).help(help))
+    }
+
+    /// True if an answer with this status to the request for a page says that the page before was the last.
+    pub(super) fn ends_with(&self, status: StatusCode, page: Option<&Page>) -> bool {
+        // The first page has no name yet.
+        matches!((self.by, page), (By::Number | By::Offset, Some(Page::Number(_))))
+            && self.end_status.unwrap_or(END_STATUS) == status.as_u16()
     }
 
     /// True if a page has a number, an offset or a token.
@@ -154,6 +179,11 @@ impl Pages {
             }
         }
     }
+}
+
+/// True for a status that can mean that there is no such page. After some, the request is repeated.
+fn may_be_end(status: u16) -> bool {
+    matches!(status, 204 | 400..=499) && !matches!(status, 401 | 403 | 407 | 408 | 429)
 }
 
 /// Returns the page that a URL leads to. None if it is the URL of the answer.
@@ -252,6 +282,23 @@ mod tests {
         assert_eq!(next("{ by: offset, size: 5 }", at(10).as_ref(), "", 5), Ok(at(15)));
         assert_eq!(next("{ by: offset, size: 5 }", at(10).as_ref(), "", 4), Ok(None));
         assert_eq!(next("{ by: number }", at(3).as_ref(), "", 0), Ok(None));
+    }
+
+    #[test]
+    fn a_status_ends_counted_pages_after_the_first() {
+        let ends = |yaml: &str, status: u16, page: Option<&Page>| {
+            options::<Pages>(yaml).ends_with(StatusCode::from_u16(status).unwrap(), page)
+        };
+        let second = Some(&Page::Number(2));
+        assert!(ends("{ by: number }", 404, second) && ends("{ by: offset, size: 2 }", 404, second));
+        assert!(ends("{ by: number, end_status: 400 }", 400, second));
+        assert!(!ends("{ by: number }", 404, None) && !ends("{ by: number }", 400, second));
+        assert!(!ends("{ by: number, end_status: 204 }", 404, second));
+        let token = Some(&Page::Token("t".to_owned()));
+        assert!(!ends("{ by: field, field: next }", 404, token));
+        let mistake = |yaml: &str| options::<Pages>(yaml).mistake().is_some();
+        assert!(mistake("{ by: link, end_status: 404 }") && mistake("{ by: number, end_status: 429 }"));
+        assert!(!mistake("{ by: number, end_status: 204 }") && !mistake("{ by: offset, end_status: 416 }"));
     }
 
     #[test]

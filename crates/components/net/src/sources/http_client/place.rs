@@ -52,6 +52,11 @@ impl Place {
         self.page.is_some() || self.sent > 0
     }
 
+    /// Returns the place at the beginning of the next poll.
+    pub(super) fn ended(self) -> Self {
+        Self { cursor: self.next_cursor.or(self.cursor), ..Self::default() }
+    }
+
     /// Returns the place at the beginning of its poll.
     pub(super) fn rewound(self) -> Self {
         Self { cursor: self.cursor, etag: self.etag, last_modified: self.last_modified, ..Self::default() }
@@ -99,6 +104,9 @@ mod tests {
         assert_eq!(serde_json::from_value::<Place>(json!({})).unwrap(), Place::default());
         let begin = Place { cursor: Some("a".to_owned()), ..Place::default() };
         assert!(place.is_within() && !begin.is_within());
+        assert_eq!(place.clone().ended(), begin);
+        let next = Place { next_cursor: Some("b".to_owned()), ..place.clone() };
+        assert_eq!(next.ended(), Place { cursor: Some("b".to_owned()), ..Place::default() });
         assert_eq!(place.rewound(), begin);
     }
 

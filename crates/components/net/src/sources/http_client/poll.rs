@@ -166,6 +166,12 @@ impl Polling {
                     self.place = std::mem::take(&mut self.place).rewound();
                     return Ok(Ok(Polled::Done));
                 }
+                Ok(Fetched::End) => {
+                    self.place = std::mem::take(&mut self.place).ended();
+                    self.is_resumed = false;
+                    out.checkpoint(self.checkpoint(&self.place)?);
+                    return Ok(Ok(Polled::Done));
+                }
                 Ok(Fetched::Gone(refused)) if self.is_resumed && self.place.is_within() => {
                     let name = out.name();
                     tracing::warn!("`{name}`: the poll is begun again: {}", refused.text());

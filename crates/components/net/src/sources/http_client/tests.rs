@@ -125,6 +125,41 @@ async fn pages_have_numbers_offsets_or_tokens() {
 }
 
 #[tokio::test]
+async fn a_status_behind_the_last_page_ends_the_poll_and_is_an_error_for_the_first_page() {
+    let server = Fake::pages(|_, got| match got.line.rsplit('=').next() {
+        Some("1") => Play::answer(200, "{\"items\": [{\"id\": 1}]}"),
+        Some("2") => Play::answer(200, "{\"items\": [{\"id\": 2}]}"),
+        _ => Play::answer(404, "there is no such page"),
+    })
+    .await;
+    let yaml = |pages: &str| {
+        format!(
+            "{{ url: 'http://{}/', array_field: items, pages: {pages}, cursor: {{ field: id, parameter: after }} }}",
+            server.address
+        )
+    };
+    let (sent, place) = resumed(&yaml("{ by: number }"), None).await;
+    assert!(sent.result.is_none(), "{:?}", sent.result);
+    assert_eq!(sent.payloads(), ["{\"id\": 1}", "{\"id\": 2}"]);
+    assert_eq!((&place["cursor"], &place["page"]), (&json!("2"), &Value::Null));
+    // A run that is resumed there has no more pages either, and begins nothing again.
+    let within = json!({ "cursor": null, "next_cursor": "2", "page": { "number": 3 } });
+    let (sent, place) = resumed(&yaml("{ by: number }"), Some(within)).await;
+    assert!(sent.result.is_none() && sent.main.is_empty());
+    assert_eq!((&place["cursor"], &place["page"]), (&json!("2"), &Value::Null));
+    for (pages, count) in [
+        ("{ by: number, start: 7 }", 0),
+        ("{ by: number, end_status: 400 }", 2),
+        ("{ by: number, end_status: 204 }", 2),
+    ] {
+        let (sent, _) = resumed(&yaml(pages), None).await;
+        let error = sent.result.as_ref().unwrap().full();
+        assert!(error.contains("404 Not Found: there is no such page"), "{pages}: {error}");
+        assert_eq!(sent.payloads().len(), count, "{pages}");
+    }
+}
+
+#[tokio::test]
 async fn a_body_gets_the_cursor_and_the_page_escaped() {
     let server = Fake::pages(|number, _| match number {
         0 => Play::answer(200, json!({ "items": ["x"], "next": "a\"{cursor}" }).to_string()),

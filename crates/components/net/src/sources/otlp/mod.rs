@@ -168,10 +168,7 @@ impl SourceConfig for OtlpSource {
         let taken = Signal::ALL.into_iter().filter(|signal| self.takes(*signal));
         let known = taken.map(|signal| {
             let fields = signal.fields();
-            let fields = fields.fields().iter();
-            fields.fold(KnownFields::none(), |known, field| {
-                known.with(field.name(), Some(field.as_ref().clone()))
-            })
+            KnownFields::of(fields.fields().iter().map(|field| field.as_ref().clone()))
         });
         known.reduce(KnownFields::or).unwrap_or_else(KnownFields::none)
     }

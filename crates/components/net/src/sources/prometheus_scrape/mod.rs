@@ -166,9 +166,7 @@ sinks:
 
 impl SourceConfig for PrometheusScrape {
     fn fields(&self) -> KnownFields {
-        rows::fields()
-            .iter()
-            .fold(KnownFields::none(), |known, field| known.with(field.name(), Some(field.clone())))
+        KnownFields::of(rows::fields())
     }
 
     fn blocks(&self) -> bool {

@@ -59,9 +59,13 @@ impl Messages {
         self.object.done = saved.parts.into_iter().map(|part| (part.number, part)).collect();
         self.object.is_claimed = saved.is_claimed || self.object.upload.is_some();
         if let (Some(tail), Some(journal)) = (saved.tail, &self.journal) {
-            for bytes in (Tails { journal, id: self.object.id() }).read(tail)? {
-                self.object.gathered.body().push(paid(&self.budget, bytes));
-            }
+            let (id, body) = (self.object.id(), self.object.gathered.body());
+            // The budget counts each piece before the next one is read: a part may be large.
+            let take = |bytes| {
+                body.push(paid(&self.budget, bytes));
+                Ok(())
+            };
+            Tails { journal, id }.read(tail, take)?;
             self.object.tail = Some(tail);
         }
         Ok(())

@@ -3,11 +3,11 @@
 //! A test asserts no time: a machine may be ten times slower than another one. A loop without an end is no
 //! answer either, as it says nothing. So each such loop asks the guard, which ends the test after a time that
 //! no working program needs, with a description of what the test saw last.
+//!
+//! It is a crate, since the helpers of tests in `engine` and in `testbed` need it, which know nothing of each
+//! other. No code that the program needs lives here.
 
 use std::time::{Duration, Instant};
-
-/// The time after which a test has waited in vain.
-const LIMIT: Duration = Duration::from_secs(300);
 
 /// How long a test has waited so far.
 #[derive(Debug, Clone, Copy)]
@@ -18,11 +18,16 @@ pub struct Patience {
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { begun: Instant::now(), limit: LIMIT }
+        Self { begun: Instant::now(), limit: Self::LIMIT }
     }
 }
 
 impl Patience {
+    /// The time after which a test has waited in vain: longer than any run that works needs on a slow machine
+    /// with a slow disk. 60 s were not enough for one that keeps 200 MB of unfinished output beside other
+    /// tests.
+    pub const LIMIT: Duration = Duration::from_secs(300);
+
     /// Begins to wait.
     pub fn begin() -> Self {
         Self::default()
