@@ -57,10 +57,13 @@ impl Handover {
         IS_POSSIBLE.store(true, Relaxed);
     }
 
-    /// Begins.
+    /// Begins. Sockets that wait since the last reload are closed: its components are built, and this reload
+    /// tries its new addresses.
     #[must_use]
     pub fn begin() -> Self {
-        WAITING.lock().holders += 1;
+        let mut waiting = WAITING.lock();
+        waiting.holders += 1;
+        waiting.sockets.clear();
         Self(Some(Holder))
     }
 }
@@ -132,6 +135,28 @@ pub(super) fn waiting_tcp(at: &str) -> Option<io::Result<TcpListener>> {
 pub(super) fn waiting_udp(at: &str) -> Option<io::Result<UdpSocket>> {
     let socket = taken(Protocol::Udp, at)?;
     Some(UdpSocket::from_std(socket.into()))
+}
+
+/// Closes the listeners that wait with the port of this address: their hosts are written in another way, such
+/// as `0.0.0.0` for none. Returns false if there are none.
+pub(super) fn close_tcp(at: &str) -> bool {
+    closed(Protocol::Tcp, at)
+}
+
+/// As [`close_tcp`], of the sockets for datagrams.
+pub(super) fn close_udp(at: &str) -> bool {
+    closed(Protocol::Udp, at)
+}
+
+fn closed(protocol: Protocol, at: &str) -> bool {
+    let mut waiting = WAITING.lock();
+    let before = waiting.sockets.len();
+    waiting.sockets.retain(|(of_other, other), _| *of_other != protocol || port(other) != port(at));
+    waiting.sockets.len() < before
+}
+
+fn port(at: &str) -> Option<&str> {
+    at.rsplit_once(':').map(|(_, port)| port)
 }
 
 fn taken(protocol: Protocol, at: &str) -> Option<OwnedFd> {

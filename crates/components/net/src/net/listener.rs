@@ -49,7 +49,7 @@ impl Announce {
     fn error(&self, address: &Address, error: &io::Error) -> Error {
         let is_new = self.at.borrow().is_none();
         let since = |in_use: &OnceLock<Instant>| in_use.get_or_init(Instant::now).elapsed();
-        if error.kind() == ErrorKind::AddrInUse && is_new && since(&self.in_use) >= MAY_BE_IN_USE {
+        if is_in_use(error) && is_new && since(&self.in_use) >= MAY_BE_IN_USE {
             return Error::permanent(format!(
                 "cannot listen on `{address}`: another program uses it. Stop that program, or choose another address"
             ));
@@ -83,7 +83,7 @@ impl UnixSocket {
     /// Creates the socket. An abandoned socket at the path is replaced if `remove_old` is set.
     fn make(self, path: &Path, kind: SocketType) -> io::Result<(OwnedFd, Removal)> {
         let made = match self.bind(path, kind) {
-            Err(error) if error.kind() == ErrorKind::AddrInUse && self.remove_old && is_left_behind(path) => {
+            Err(error) if is_in_use(&error) && self.remove_old && is_left_behind(path) => {
                 fs::remove_file(path)?;
                 self.bind(path, kind)?
             }
@@ -141,6 +141,10 @@ impl Drop for Removal {
         // The path may already have been removed, which is fine.
         let _ = fs::remove_file(&self.0);
     }
+}
+
+fn is_in_use(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::AddrInUse
 }
 
 /// Binds a socket to `HOST:PORT`. Without a host, binds it to the first kind of address that is possible.
@@ -203,7 +207,12 @@ impl Listener {
     async fn tcp(at: &str) -> io::Result<Self> {
         let listener = match handover::waiting_tcp(at) {
             Some(waiting) => waiting?,
-            None => first(at, TcpListener::bind).await?,
+            None => match first(at, TcpListener::bind).await {
+                Err(error) if is_in_use(&error) && handover::close_tcp(at) => {
+                    first(at, TcpListener::bind).await?
+                }
+                bound => bound?,
+            },
         };
         let copied = Copied::of_tcp(at, &listener);
         Ok(Self::Tcp(listener, copied))
@@ -262,7 +271,12 @@ impl Datagrams {
     async fn udp(at: &str) -> io::Result<Self> {
         let socket = match handover::waiting_udp(at) {
             Some(waiting) => waiting?,
-            None => first(at, UdpSocket::bind).await?,
+            None => match first(at, UdpSocket::bind).await {
+                Err(error) if is_in_use(&error) && handover::close_udp(at) => {
+                    first(at, UdpSocket::bind).await?
+                }
+                bound => bound?,
+            },
         };
         let copied = Copied::of_udp(at, &socket);
         Ok(Self::Udp(socket, copied))
