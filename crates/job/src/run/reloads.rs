@@ -35,7 +35,7 @@ pub struct Reloads(Arc<Shared>);
 struct Shared {
     path: PathBuf,
     overrides: Overrides,
-    /// The file as it was when it was read first.
+    /// The file as it was when it was read first, if it was still the same a moment later.
     first: Option<Stamp>,
     /// Set while a run is active.
     changes: Mutex<Option<Changes>>,
@@ -87,10 +87,14 @@ impl Reloads {
             LoadError::Options(text.to_owned())
         })?;
         Handover::make_possible();
+        // It may have changed since it was read. Then it is read again.
+        let first = Stamp::of(path);
+        let text = configuration.document().text().as_bytes();
+        let is_read = first.is_none() || fs::read(path).is_ok_and(|bytes| bytes == text);
         Ok(Self(Arc::new(Shared {
             path: path.to_owned(),
             overrides: overrides.clone(),
-            first: Stamp::of(path),
+            first: first.filter(|_| is_read),
             changes: Mutex::default(),
             status: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
@@ -189,6 +193,11 @@ impl Reloads {
     async fn read(&self) -> Result<Written, ReloadError> {
         let shared = self.0.clone();
         let read = tokio::task::spawn_blocking(move || {
+            if fs::metadata(&shared.path).is_ok_and(|found| !found.is_file()) {
+                // To open a pipe may take for ever.
+                let text = format!("`{}` is not a regular file", shared.path.display());
+                return Err(ReloadError::Mistakes(text));
+            }
             let job = Configuration::open(&shared.path)
                 .and_then(|configuration| configuration.job(&crate::registry(), &shared.overrides));
             job.map_err(|error| ReloadError::Mistakes(error.to_string())).and_then(|job| written(&job))
@@ -212,8 +221,9 @@ struct Stamp {
 }
 
 impl Stamp {
+    /// None if there is no regular file.
     fn of(path: &Path) -> Option<Self> {
-        let found = fs::metadata(path).ok()?;
+        let found = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
         Some(Self {
             modified: found.modified().ok(),
             bytes: found.len(),
