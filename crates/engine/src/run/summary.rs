@@ -102,6 +102,8 @@ pub struct Undrained {
     pub unsettled: Vec<(Arc<str>, u64)>,
     /// The components that had not ended.
     pub running: Vec<Arc<str>>,
+    /// How many of their threads stayed blocked, and were left behind.
+    pub blocked: usize,
     /// The unit: `message` or `file`.
     pub item: &'static str,
 }
@@ -139,6 +141,7 @@ mod tests {
             timeout: Duration::from_secs(60),
             unsettled: vec![("in".into(), 120), ("other".into(), 1)],
             running: vec!["out".into()],
+            blocked: 0,
             item: "message",
         };
         assert_eq!(

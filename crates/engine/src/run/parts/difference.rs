@@ -39,7 +39,7 @@ impl Difference {
         for (key, node) in part.components() {
             let names = match before.get(key) {
                 None => &mut self.added,
-                Some((former, _)) if *former == node => &mut self.restarted,
+                Some((former, _)) if former.reads_as(node) => &mut self.restarted,
                 Some(_) => &mut self.changed,
             };
             names.push(key.1.to_string());

@@ -59,7 +59,9 @@ impl Part {
     }
 
     pub(super) fn has_same_content(&self, other: &Self) -> bool {
-        self.content == other.content
+        let mut both = self.content.iter().zip(&other.content);
+        self.content.len() == other.content.len()
+            && both.all(|((key, node), (of_other, other))| key == of_other && node.reads_as(other))
     }
 
     /// The components, in the order of their sections and names.
@@ -91,11 +93,20 @@ impl Version {
     /// The settings that another version has not, or has with other values.
     pub(super) fn other_settings(&self, other: &Self) -> Vec<String> {
         let names = self.settings.keys().chain(other.settings.keys());
-        let mut others: Vec<String> =
-            names.filter(|name| self.settings.get(*name) != other.settings.get(*name)).cloned().collect();
+        let is_same = |name: &str| match (self.settings.get(name), other.settings.get(name)) {
+            (Some(node), Some(other)) => node.reads_as(other),
+            _ => false,
+        };
+        let mut others: Vec<String> = names.filter(|name| !is_same(name)).cloned().collect();
         others.sort();
         others.dedup();
         others
+    }
+
+    /// The version without some of its parts.
+    pub(super) fn without(&self, gone: &[Arc<Part>]) -> Self {
+        let is_left = |part: &&Arc<Part>| !gone.iter().any(|gone| Arc::ptr_eq(gone, part));
+        Self { settings: self.settings.clone(), parts: self.parts.iter().filter(is_left).cloned().collect() }
     }
 
     /// Each component, and the part that it is in.

@@ -17,7 +17,7 @@ mod difference;
 mod division;
 mod listeners;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -264,8 +264,7 @@ impl Parts {
         match ended {
             Ok((number, summary)) => {
                 if let Some(ended) = self.end(number, summary) {
-                    self.handle.stop.request();
-                    self.failure.get_or_insert(ended);
+                    self.broke(ended);
                 }
             }
             Err(error) => {
@@ -277,8 +276,13 @@ impl Parts {
     }
 
     fn fail(&mut self, failure: RunFailure) {
+        self.broke(Ended { failure: Some(failure), undrained: None });
+    }
+
+    /// Ends the run, because a part failed.
+    fn broke(&mut self, ended: Ended) {
         self.handle.stop.request();
-        self.failure.get_or_insert(Ended { failure: Some(failure), undrained: None });
+        self.failure.get_or_insert(ended);
     }
 
     /// Notes the end of a part. Returns it if it failed.
@@ -327,6 +331,7 @@ impl Parts {
         for running in &self.running {
             running.handle.removed.write().clone_from(&change.removed);
         }
+        let names = self.names_of(&change.leaving);
         self.drain(&change.leaving).await;
         if self.handle.is_stopping() {
             // The parts that were to leave have left, and the others follow.
@@ -337,13 +342,14 @@ impl Parts {
             Err(error) => Err(error.full()),
         };
         if let Err(reason) = begun {
-            self.bring_back(&change).await;
+            let lost = self.bring_back(&change).await;
             return Err(if self.handle.is_stopping() {
                 Refused::Ending
             } else {
-                Refused::NotStarted(reason)
+                Refused::NotStarted(reason + &lost)
             });
         }
+        self.forget_holders(&names);
         self.handle.show_graph(&plan);
         *self.changes.current.lock() = Arc::new(change.next);
         Ok(change.difference)
@@ -358,8 +364,24 @@ impl Parts {
         buffer::warn_of_others(&self.state_dir.folder, &plan.buffers)
     }
 
+    /// The names of all components of parts, also those of transforms.
+    fn names_of(&self, parts: &[Arc<Part>]) -> BTreeSet<Arc<str>> {
+        let running = self.running.iter().filter(|running| running.is_one_of(parts));
+        running.flat_map(|running| running.handle.metrics.iter().map(|of| of.name.clone())).collect()
+    }
+
+    /// Shows those of these components no longer as holders of the budget that are gone.
+    fn forget_holders(&self, names: &BTreeSet<Arc<str>>) {
+        let counts = self.handle.counts();
+        let is_there = |name: &str| counts.iter().any(|counts| *counts.name == *name);
+        names.iter().filter(|name| !is_there(name)).for_each(|name| self.handle.budget.forget_holder(name));
+    }
+
     /// Stops parts, and waits until they have delivered what is in flight. Messages that they could not
     /// deliver in time are not acknowledged: the parts in their place get them again, as a next run does.
+    ///
+    /// A thread that stays blocked ends the run. It may still write what the parts in its place write again,
+    /// and has the files and the memory that these need.
     async fn drain(&mut self, leaving: &[Arc<Part>]) {
         for running in self.running.iter().filter(|running| running.is_one_of(leaving)) {
             running.handle.stop.request();
@@ -367,13 +389,21 @@ impl Parts {
         while self.running.iter().any(|running| running.is_one_of(leaving) && running.ended.is_none()) {
             let Some(ended) = self.tasks.join_next().await else { break };
             match ended {
-                Ok((number, summary)) if self.is_one_of(number, leaving) => {
-                    if let Some(Ended { failure: Some(failure), .. }) = self.end(number, summary) {
+                // The end of a run that stops fails as that of any run.
+                Ok((number, summary)) if self.is_one_of(number, leaving) && !self.handle.is_stopping() => {
+                    let Some(ended) = self.end(number, summary) else { continue };
+                    if ended.undrained.as_ref().is_some_and(|undrained| undrained.blocked > 0) {
+                        self.broke(ended);
+                    } else if let Some(failure) = ended.failure {
                         tracing::warn!("a part of the old configuration did not end well: {failure}");
                     }
                 }
                 ended => self.note(ended),
             }
+        }
+        if self.handle.is_stopping() {
+            // How they ended is a part of the summary.
+            return;
         }
         let (left, stay): (Vec<Running>, Vec<Running>) =
             std::mem::take(&mut self.running).into_iter().partition(|running| running.is_one_of(leaving));
@@ -403,7 +433,7 @@ impl Parts {
                 () = tokio::time::sleep(LOOK) => continue,
             };
             match ended {
-                Some(Ok((number, summary))) if number >= first => {
+                Some(Ok((number, summary))) if number >= first && !self.handle.is_stopping() => {
                     if let Some(Ended { failure: Some(failure), .. }) = self.end(number, summary) {
                         return Err(failure.to_string());
                     }
@@ -414,23 +444,32 @@ impl Parts {
         }
     }
 
-    /// Ends the parts of a new configuration, and begins those of the old one again.
-    async fn bring_back(&mut self, change: &Change) {
+    /// Ends the parts of a new configuration, and begins those of the old one again. Returns what to add to
+    /// the reason.
+    ///
+    /// Without a state directory, a source that was removed would read its input again. It stays removed.
+    async fn bring_back(&mut self, change: &Change) -> String {
         let joined: Vec<Arc<Part>> = change.joining.iter().map(|(part, _)| part.clone()).collect();
         self.drain(&joined).await;
         if self.handle.is_stopping() {
-            return;
+            return String::new();
         }
-        let before: Vec<_> = change.leaving.iter().map(|part| (part.clone(), Begin::Continues)).collect();
-        // Otherwise their input would be read again.
-        let may_restart = self.state_dir.positions || before.iter().all(|(part, _)| part.may_restart());
-        let begun = match may_restart {
-            true => self.begin_all(&before).await,
-            false => Err("a part that was removed cannot begin again without a state directory".to_owned()),
+        let keeps_positions = self.state_dir.positions;
+        let (before, lost): (Vec<_>, Vec<_>) =
+            change.leaving.iter().cloned().partition(|part| keeps_positions || part.may_restart());
+        let before: Vec<_> = before.into_iter().map(|part| (part, Begin::Continues)).collect();
+        let begun = match before.is_empty() && self.running.iter().all(|running| running.ended.is_some()) {
+            true => Err("nothing is left that can begin again without a state directory".to_owned()),
+            false => self.begin_all(&before).await,
         };
         if let Err(reason) = begun {
             let text = format!("neither the new configuration nor the old one could start: {reason}");
             self.fail(Error::permanent(text).into());
         }
+        let sources = lost.iter().flat_map(|part| &part.graph.sources);
+        let Some(source) = sources.map(|source| &source.name).next() else { return String::new() };
+        let mut current = self.changes.current.lock();
+        *current = Arc::new(current.without(&lost));
+        format!("; `{source}` stays removed, because it would read its input again without a state directory")
     }
 }

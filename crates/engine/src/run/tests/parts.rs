@@ -3,16 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
+use async_trait::async_trait;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use thalweg_config::Document;
+use thalweg_record::Batch;
 use tokio::task::JoinHandle;
 
 use super::Unbuildable;
 use super::control::{Collect, PATIENCE, counting, ended, kept, until};
 use crate::run::{Changes, Difference, Handle, Parts, PartsOptions, Refused, StateDir, Summary, Written};
-use crate::{Built, Flow, Registry, Role, SourceConfig, TapRequest, Tapped};
+use crate::{
+    Built, Context, Error, Flow, Registry, Rejects, Role, Sink, SinkConfig, SourceConfig, TapRequest, Tapped,
+    WriteOutcome,
+};
 
 /// The components of a test: endless sources of numbers, and one place for all that arrives.
 #[derive(Clone, Default)]
@@ -20,11 +27,12 @@ struct World {
     collected: Collect,
     /// How often a source was built, by its option.
     built: Arc<Mutex<BTreeMap<u64, u64>>>,
+    stuck: Stuck,
 }
 
 impl World {
     fn registry(&self) -> Registry {
-        let (built, collected) = (self.built.clone(), self.collected.clone());
+        let (built, collected, stuck) = (self.built.clone(), self.collected.clone(), self.stuck.clone());
         Registry::new()
             .with(Role::Source, None, "counting", move |salt| {
                 let built = built.clone();
@@ -35,6 +43,9 @@ impl World {
             .with(Role::Sink, Some(Flow::Messages), "collect", move |_| {
                 Ok(Built::Sink(Arc::new(collected.clone())))
             })
+            .with(Role::Sink, Some(Flow::Messages), "stuck", move |_| {
+                Ok(Built::Sink(Arc::new(stuck.clone())))
+            })
     }
 
     fn written(&self, text: &str) -> Written {
@@ -44,7 +55,16 @@ impl World {
     }
 
     fn begin(&self, text: &str, state_dir: StateDir) -> (Changes, Handle, JoinHandle<Summary>) {
-        let options = PartsOptions { cores: 2, drain_timeout: PATIENCE };
+        self.begin_with(text, state_dir, PATIENCE)
+    }
+
+    fn begin_with(
+        &self,
+        text: &str,
+        state_dir: StateDir,
+        drain_timeout: Duration,
+    ) -> (Changes, Handle, JoinHandle<Summary>) {
+        let options = PartsOptions { cores: 2, drain_timeout };
         let parts = Parts::new(&self.written(text), state_dir, options).unwrap();
         let (changes, handle) = (parts.changes(), parts.handle());
         (changes, handle, tokio::spawn(parts.wait()))
@@ -77,6 +97,31 @@ impl<N: Fn() + Send + Sync> SourceConfig for Noted<N> {
     fn build(&self, context: &crate::Context) -> Result<Box<dyn crate::Source>, crate::Error> {
         (self.note)();
         self.source.build(context)
+    }
+}
+
+/// A sink whose first write blocks its thread until the sender is dropped.
+#[derive(Clone, Default)]
+struct Stuck(Arc<Mutex<Option<Receiver<()>>>>);
+
+#[async_trait]
+impl Sink for Stuck {
+    async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
+        let held = self.0.lock().take();
+        if let Some(held) = held {
+            let _ = held.recv();
+        }
+        Ok(WriteOutcome::Durable)
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+impl SinkConfig for Stuck {
+    fn build(&self, _: &Context) -> Result<Box<dyn Sink>, Error> {
+        Ok(Box::new(self.clone()))
     }
 }
 
@@ -178,6 +223,55 @@ async fn without_state_a_source_that_starts_over_is_not_replaced_and_parts_come_
     handle.stop();
     assert!(ended(running).await.failure.is_none());
     ["a", "b", "c"].iter().for_each(|source| world.check(source));
+}
+
+/// The thread may still write what the part in its place would write again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_with_a_thread_that_stays_blocked_is_not_replaced_and_the_run_ends() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    let (release, held) = channel();
+    *world.stuck.0.lock() = Some(held);
+    let first = FIRST.replace("x: { collect: 0 }", "x: { stuck: 0 }");
+    let (changes, _, running) = world.begin_with(&first, kept(&folder), Duration::from_millis(100));
+    until(|| world.stuck.0.lock().is_none()).await;
+    assert_eq!(changes.apply(world.written(FIRST)).await.unwrap_err(), Refused::Ending);
+    let summary = ended(running).await;
+    assert!(summary.failure.is_some() && summary.undrained.is_some_and(|undrained| undrained.blocked > 0));
+    assert!(world.collected.of("a").is_empty() && world.collected.of("b").is_empty());
+    world.check("c");
+    drop(release);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_state_a_removed_source_stays_so_if_the_new_configuration_cannot_start() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    let state_dir = StateDir { positions: false, ..kept(&folder) };
+    let (changes, handle, running) = world.begin(FIRST, state_dir);
+    world.more_of("c").await;
+    let broken = FIRST.replace("c: { counting: 3 }", "u: { unbuildable: 0 }").replace("from: c", "from: u");
+    let refused = changes.apply(world.written(&broken)).await.unwrap_err().to_string();
+    assert!(refused.contains("the port is in use; `c` stays removed"), "{refused}");
+    world.more_of("a").await;
+    assert_eq!(changes.show(&world.written(FIRST)).unwrap().added, ["two", "y", "c"]);
+    handle.stop();
+    assert!(ended(running).await.failure.is_none());
+    ["a", "b", "c"].iter().for_each(|source| world.check(source));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn removed_components_hold_nothing_of_the_budget_and_are_not_shown() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    let (changes, handle, running) = world.begin(FIRST, kept(&folder));
+    world.more_of("c").await;
+    let renamed = FIRST.replace("c: {", "d: {").replace("from: c", "from: d");
+    changes.apply(world.written(&renamed)).await.unwrap();
+    world.more_of("d").await;
+    let holders = handle.budget().holders();
+    let names: Vec<&str> = holders.iter().map(|held| &*held.name).collect();
+    assert!(names.contains(&"d") && !names.contains(&"c"), "{names:?}");
+    handle.stop();
+    assert!(ended(running).await.failure.is_none());
+    until(|| handle.budget().used() == 0).await;
 }
 
 /// For each source that is there: the number of its sink, and an option without effect.
