@@ -15,7 +15,10 @@ use tokio::task::JoinHandle;
 
 use super::Unbuildable;
 use super::control::{Collect, PATIENCE, counting, ended, kept, until};
-use crate::run::{Changes, Difference, Handle, Parts, PartsOptions, Refused, StateDir, Summary, Written};
+use crate::run::{
+    Changes, Difference, Handle, Parts, PartsOptions, Refused, SourceState, SourceStatus, StateDir, Summary,
+    Written,
+};
 use crate::{
     Built, Context, Error, Flow, Registry, Rejects, Role, Sink, SinkConfig, SourceConfig, TapRequest, Tapped,
     WriteOutcome,
@@ -240,6 +243,29 @@ async fn a_part_with_a_thread_that_stays_blocked_is_not_replaced_and_the_run_end
     assert!(world.collected.of("a").is_empty() && world.collected.of("b").is_empty());
     world.check("c");
     drop(release);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_stopped_during_a_reload_says_how_its_parts_ended() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    let (release, held) = channel();
+    *world.stuck.0.lock() = Some(held);
+    let first = FIRST.replace("x: { collect: 0 }", "x: { stuck: 0 }");
+    let (changes, handle, running) = world.begin(&first, kept(&folder));
+    until(|| world.stuck.0.lock().is_none()).await;
+    let next = world.written(FIRST);
+    let applied = tokio::spawn(async move { changes.apply(next).await });
+    let is_leaving = |source: &SourceStatus| {
+        source.name == "a" && [SourceState::Draining, SourceState::Ended].contains(&source.state)
+    };
+    until(|| handle.sources().iter().any(is_leaving)).await;
+    handle.stop();
+    drop(release);
+    assert_eq!(applied.await.unwrap().unwrap_err(), Refused::Ending);
+    let summary = ended(running).await;
+    assert!(summary.failure.is_none() && summary.stopped, "{:?}", summary.failure);
+    assert!(["a", "b", "c"].iter().all(|source| summary.positions.contains_key(*source)));
+    world.check("c");
 }
 
 #[tokio::test(flavor = "multi_thread")]
