@@ -87,6 +87,12 @@ pub enum Refused {
          to the configuration, or run with `--state FOLDER`, and restart"
     )]
     WithoutState(String),
+    /// This source reads the standard input of the process.
+    #[error(
+        "`{0}` reads the standard input, of which a message or compressed data may be half read: restart thalweg for \
+         this change"
+    )]
+    StandardInput(String),
     /// The run stops, or has ended.
     #[error("the run is ending")]
     Ending,
@@ -162,6 +168,7 @@ impl Change {
             .filter(|part| !kept.iter().any(|kept| Arc::ptr_eq(kept, part)))
             .cloned()
             .collect();
+        check_standard_input(&leaving, &joining)?;
         let after = next.components();
         let gone = before.keys().filter(|key| !after.contains_key(*key));
         let removed: BTreeSet<Arc<str>> = gone.map(|key| key.1.clone()).collect();
@@ -171,6 +178,17 @@ impl Change {
             check_sources(&before.keys().map(|key| &*key.1).collect(), &joining)?;
         }
         Ok(Self { difference, leaving, joining, removed, next })
+    }
+}
+
+/// Refuses to end a source of the standard input and to begin another one: only the former knows what it has
+/// read of a message.
+fn check_standard_input(leaving: &[Arc<Part>], joining: &[(Arc<Part>, Begin)]) -> Result<(), Refused> {
+    let mut ending = leaving.iter().flat_map(|part| part.sources_of_standard_input());
+    let mut beginning = joining.iter().flat_map(|(part, _)| part.sources_of_standard_input());
+    match (ending.next(), beginning.next()) {
+        (Some(_), Some(source)) => Err(Refused::StandardInput(source.to_string())),
+        _ => Ok(()),
     }
 }
 

@@ -53,6 +53,12 @@ impl Part {
         self.graph.sources.iter().any(|source| !source.config.is_auxiliary())
     }
 
+    /// The names of its sources that read the standard input of the process.
+    pub(super) fn sources_of_standard_input(&self) -> impl Iterator<Item = &Arc<str>> {
+        let sources = self.graph.sources.iter().filter(|source| source.config.reads_stdin());
+        sources.map(|source| &source.name)
+    }
+
     /// True if a run without state that is restarted gives nothing of its input twice.
     pub(super) fn may_restart(&self) -> bool {
         !self.graph.sources.iter().any(|source| source.config.starts_over())

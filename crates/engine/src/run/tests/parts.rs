@@ -40,7 +40,12 @@ impl World {
             .with(Role::Source, None, "counting", move |salt| {
                 let built = built.clone();
                 let note = move || *built.lock().entry(salt.as_u64().unwrap_or_default()).or_default() += 1;
-                Ok(Built::Source(Arc::new(Noted { source: Arc::new(counting(u64::MAX)), note })))
+                let source = Arc::new(counting(u64::MAX));
+                Ok(Built::Source(Arc::new(Noted { source, note, is_stdin: false })))
+            })
+            .with(Role::Source, None, "standard_input", |_| {
+                let source = Arc::new(counting(u64::MAX));
+                Ok(Built::Source(Arc::new(Noted { source, note: || (), is_stdin: true })))
             })
             .with(Role::Source, None, "unbuildable", |_| Ok(Built::Source(Arc::new(Unbuildable))))
             .with(Role::Sink, Some(Flow::Messages), "collect", move |_| {
@@ -90,11 +95,16 @@ impl World {
 struct Noted<N> {
     source: Arc<dyn SourceConfig>,
     note: N,
+    is_stdin: bool,
 }
 
 impl<N: Fn() + Send + Sync> SourceConfig for Noted<N> {
     fn blocks(&self) -> bool {
         self.source.blocks()
+    }
+
+    fn reads_stdin(&self) -> bool {
+        self.is_stdin
     }
 
     fn build(&self, context: &crate::Context) -> Result<Box<dyn crate::Source>, crate::Error> {
@@ -243,6 +253,22 @@ async fn a_part_with_a_thread_that_stays_blocked_is_not_replaced_and_the_run_end
     assert!(world.collected.of("a").is_empty() && world.collected.of("b").is_empty());
     world.check("c");
     drop(release);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_of_the_standard_input_may_be_removed_but_not_restarted() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    let first = FIRST.replace("c: { counting: 3 }", "c: { standard_input: 3 }");
+    let (changes, handle, running) = world.begin(&first, kept(&folder));
+    world.more_of("c").await;
+    let restarted = world.written(&first.replace("y: { collect: 0 }", "y: { collect: 1 }"));
+    assert_eq!(changes.apply(restarted).await.unwrap_err(), Refused::StandardInput("c".to_owned()));
+    world.more_of("c").await;
+    assert_eq!(changes.apply(world.written(FIRST)).await.unwrap().changed, ["c"]);
+    world.more_of("c").await;
+    handle.stop();
+    assert!(ended(running).await.failure.is_none());
+    ["a", "b", "c"].iter().for_each(|source| world.check(source));
 }
 
 #[tokio::test(flavor = "multi_thread")]
