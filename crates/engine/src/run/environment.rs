@@ -114,6 +114,7 @@ impl Environment {
         Context {
             name: name.to_string(),
             resumes: self.resumes,
+            is_replay: self.store.replays(),
             resends: input.resends,
             starts_over: input.starts_over,
             batch_bytes: self.batch_bytes,
