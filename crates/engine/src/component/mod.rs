@@ -98,7 +98,7 @@ pub struct Context {
     /// True if sinks append to the output of earlier runs: with `--state`, when dead letters are replayed, and
     /// in place of a component of a configuration that was reloaded.
     pub resumes: bool,
-    /// True if the messages are dead letters that are processed again.
+    /// True if the messages are dead letters that are processed again, and no checkpoints are saved.
     pub is_replay: bool,
     /// True if every source sends again what no checkpoint covers, so that a sink must cut off what it wrote
     /// since. False if some messages come only once (a datagram, for example): whole messages stay, and

@@ -114,7 +114,7 @@ impl Environment {
         Context {
             name: name.to_string(),
             resumes: self.resumes,
-            is_replay: self.store.replays(),
+            is_replay: self.store.replays() && self.checkpoints.is_none(),
             resends: input.resends,
             starts_over: input.starts_over,
             batch_bytes: self.batch_bytes,
