@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
@@ -136,6 +137,39 @@ fn an_address_that_another_program_has_is_found_before_anything_stops() {
     assert_eq!(said.code, Some(3));
     assert!(said.err.contains("`asked` cannot listen on"), "{}", said.err);
     assert!(TcpStream::connect(("127.0.0.1", port)).is_ok());
+    assert_eq!(service.stop(), Some(0));
+}
+
+#[test]
+fn an_address_that_was_given_up_can_be_taken_again_at_once() {
+    let (port, other) = (free_port(), free_port());
+    let house = House::with(&[("c.yaml", &configuration(port, "old.txt")), ("in.txt", "")]);
+    let (service, _log, address) = listening(&house, &["--state", "state", "--watch"]);
+    until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    for port in [other, port] {
+        house.write("c.yaml", configuration(port, "old.txt").as_bytes());
+        house.run_well(&["reload", &address]);
+        until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    }
+    assert_eq!(service.stop(), Some(0));
+}
+
+#[test]
+fn a_pipe_in_place_of_the_file_does_not_hold_reloads_up() {
+    let port = free_port();
+    let text = configuration(port, "old.txt");
+    let house = House::with(&[("c.yaml", &text), ("in.txt", "")]);
+    let (service, _log, address) = listening(&house, &["--state", "state", "--watch"]);
+    until("it is ready", || asked(&address, "/ready").0 == 200);
+    let path = house.path().join("c.yaml");
+    std::fs::remove_file(&path).unwrap();
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let said = house.run(&["reload", &address]);
+    assert_eq!(said.code, Some(3));
+    assert!(said.err.contains("`c.yaml` is not a regular file"), "{}", said.err);
+    std::fs::remove_file(&path).unwrap();
+    house.write("c.yaml", text.as_bytes());
+    assert_eq!(house.run_well(&["reload", &address]).out, "nothing has changed\n");
     assert_eq!(service.stop(), Some(0));
 }
 
