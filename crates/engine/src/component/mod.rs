@@ -95,8 +95,8 @@ impl Flow {
 pub struct Context {
     /// The component's name in the configuration; for a transform `pipeline.transform`.
     pub name: String,
-    /// True if sinks append to the output of earlier runs: with `--state`, when dead letters are replayed, and
-    /// in place of a component of a configuration that was reloaded.
+    /// True if sinks append to the output of earlier runs: with `--state`, when dead letters are replayed,
+    /// and in place of a component of a configuration that was reloaded.
     pub resumes: bool,
     /// True if the messages are dead letters that are processed again, and no checkpoints are saved.
     pub is_replay: bool,

@@ -31,8 +31,8 @@ use super::handle::EndOfTaps;
 use super::summary::Ended;
 use super::threads::not_ended;
 use super::{
-    Common, Handle, Run, RunFailure, StateDir, Summary, check_buffers, check_unfinished, checkpoints,
-    open_store, total_of,
+    Common, Handle, Run, RunFailure, SourceState, StateDir, Summary, check_buffers, check_unfinished,
+    checkpoints, open_store, total_of,
 };
 use crate::plan::Plan;
 use crate::{Error, Temporaries, buffer};
@@ -67,6 +67,8 @@ pub struct Parts {
     changes: Changes,
     requests: mpsc::Receiver<Request>,
     running: Vec<Running>,
+    /// The sources that were paused before the last change.
+    paused: BTreeSet<String>,
     tasks: JoinSet<(u64, Summary)>,
     /// The number of the next part that begins.
     next: u64,
@@ -180,6 +182,7 @@ impl Parts {
             changes,
             requests,
             running: Vec::new(),
+            paused: BTreeSet::new(),
             tasks: JoinSet::new(),
             next: 0,
             failure: None,
@@ -246,6 +249,8 @@ impl Parts {
     fn start(&mut self, part: &Arc<Part>, begin: Begin) {
         let plan = Plan::new(&part.graph, self.options.cores);
         let (handle, ports) = (self.handle.part(&plan), Ports::of(&plan));
+        let paused = handle.sources.iter().filter(|source| self.paused.contains(&*source.name));
+        paused.for_each(|source| source.pause());
         self.handle.add(&handle, &ports);
         let run = Run::beside(plan, self.state_dir.clone(), &self.common, handle.clone());
         let run = run.drain_timeout(self.options.drain_timeout);
@@ -331,6 +336,8 @@ impl Parts {
         for running in &self.running {
             running.handle.removed.write().clone_from(&change.removed);
         }
+        let paused = self.handle.sources().into_iter().filter(|source| source.state == SourceState::Paused);
+        self.paused = paused.map(|source| source.name).collect();
         let names = self.names_of(&change.leaving);
         self.drain(&change.leaving).await;
         if self.handle.is_stopping() {

@@ -256,6 +256,25 @@ async fn a_part_with_a_thread_that_stays_blocked_is_not_replaced_and_the_run_end
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_paused_source_stays_so_when_its_part_is_replaced() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
+    let (changes, handle, running) = world.begin(FIRST, kept(&folder));
+    world.more_of("b").await;
+    handle.pause("b").unwrap();
+    let next = world.written(&FIRST.replace("a: { counting: 1 }", "a: { counting: 7 }"));
+    changes.apply(next).await.unwrap();
+    world.more_of("a").await;
+    let is_paused = |source: &SourceStatus| source.state == SourceState::Paused;
+    let paused: Vec<_> = handle.sources().into_iter().filter(is_paused).map(|source| source.name).collect();
+    assert_eq!(paused, ["b"]);
+    handle.resume("b").unwrap();
+    world.more_of("b").await;
+    handle.stop();
+    assert!(ended(running).await.failure.is_none());
+    ["a", "b", "c"].iter().for_each(|source| world.check(source));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_source_of_the_standard_input_may_be_removed_but_not_restarted() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     let first = FIRST.replace("c: { counting: 3 }", "c: { standard_input: 3 }");
