@@ -35,8 +35,8 @@ pub struct Reloads(Arc<Shared>);
 struct Shared {
     path: PathBuf,
     overrides: Overrides,
-    /// The file as it was when it was read first, if it was still the same a moment later.
-    first: Option<Stamp>,
+    /// The file as it was when it was read last, to run or to reload.
+    read: Mutex<Option<Stamp>>,
     /// Set while a run is active.
     changes: Mutex<Option<Changes>>,
     status: Mutex<ReloadStatus>,
@@ -94,7 +94,7 @@ impl Reloads {
         Ok(Self(Arc::new(Shared {
             path: path.to_owned(),
             overrides: overrides.clone(),
-            first: first.filter(|_| is_read),
+            read: Mutex::new(first.filter(|_| is_read)),
             changes: Mutex::default(),
             status: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
@@ -107,7 +107,7 @@ impl Reloads {
     /// If it has mistakes, or the run cannot follow it.
     pub async fn show(&self) -> Result<Difference, ReloadError> {
         let changes = self.changes()?;
-        let written = self.read().await?;
+        let written = self.read(|_| ()).await?;
         Ok(changes.show(&written)?)
     }
 
@@ -146,15 +146,14 @@ impl Reloads {
 
     /// Reloads whenever the file has changed. It never returns.
     pub(super) async fn follow(self) {
-        let mut known = self.0.first;
-        let mut last = known;
+        let mut last = *self.0.read.lock();
         loop {
             tokio::time::sleep(LOOK).await;
             let path = self.0.path.clone();
             let Ok(found) = tokio::task::spawn_blocking(move || Stamp::of(&path)).await else { return };
             // An editor may remove the file before it writes it again.
+            let known = *self.0.read.lock();
             if found.is_some() && found != known && found == last {
-                known = found;
                 // The status has the result.
                 let _ = self.reload().await;
             }
@@ -164,10 +163,10 @@ impl Reloads {
 
     async fn apply(&self) -> Result<Difference, ReloadError> {
         let changes = self.changes()?;
-        let written = self.read().await?;
+        let written = self.read(|shared| *shared.read.lock() = Stamp::of(&shared.path)).await?;
         let difference = changes.show(&written)?;
         if difference.is_empty() {
-            // Sockets that wait since the last reload still do: the file is found a moment after a client asked.
+            // Sockets that wait since the last reload still do.
             return Ok(difference);
         }
         // Until the new listeners are there, connections wait.
@@ -195,9 +194,11 @@ impl Reloads {
         self.0.changes.lock().clone().ok_or(ReloadError::NotRunning)
     }
 
-    async fn read(&self) -> Result<Written, ReloadError> {
+    /// Reads the file, after `before`.
+    async fn read(&self, before: fn(&Shared)) -> Result<Written, ReloadError> {
         let shared = self.0.clone();
         let read = tokio::task::spawn_blocking(move || {
+            before(&shared);
             if fs::metadata(&shared.path).is_ok_and(|found| !found.is_file()) {
                 // To open a pipe may take for ever.
                 let text = format!("`{}` is not a regular file", shared.path.display());
