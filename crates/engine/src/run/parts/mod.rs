@@ -465,7 +465,8 @@ impl Parts {
         let (before, lost): (Vec<_>, Vec<_>) =
             change.leaving.iter().cloned().partition(|part| keeps_positions || part.may_restart());
         let before: Vec<_> = before.into_iter().map(|part| (part, Begin::Continues)).collect();
-        let begun = match before.is_empty() && self.running.iter().all(|running| running.ended.is_some()) {
+        let is_left = !before.is_empty() || self.running.iter().any(|running| running.ended.is_none());
+        let begun = match !lost.is_empty() && !is_left {
             true => Err("nothing is left that can begin again without a state directory".to_owned()),
             false => self.begin_all(&before).await,
         };
