@@ -12,6 +12,8 @@ const MOST = 600;
 const MOST_BYTES = 16 << 20;
 /** Rates are those of this time: batches come at once, so those of a second would jump. */
 const WINDOW_S = 5;
+/** A rate over a longer time is not a present one: the page was asleep. */
+const PRESENT_S = 3 * WINDOW_S;
 
 /** The name of an edge. */
 export function edgeKey({ from, output, to }) {
@@ -56,12 +58,12 @@ export class History {
 
   /** The present rate of a number of a component. NaN until there are two answers. */
   ofComponent(name, number) {
-    return this.#rate(this.#samples.length - 1, this.#places.get(name) + COMPONENT.indexOf(number));
+    return this.#present(this.#places.get(name) + COMPONENT.indexOf(number));
   }
 
   /** The present rate of a number of an edge. */
   ofEdge(edge, number) {
-    return this.#rate(this.#samples.length - 1, this.#places.get(edgeKey(edge)) + EDGE.indexOf(number));
+    return this.#present(this.#places.get(edgeKey(edge)) + EDGE.indexOf(number));
   }
 
   /** Times and rates of a component since the first answer: an array for the times, and one for each number. */
@@ -69,20 +71,33 @@ export class History {
     const at = this.#places.get(name);
     const of = (number) => this.#samples.map((_, sample) => this.#rate(sample, at + COMPONENT.indexOf(number)));
     const known = at !== undefined;
-    return [this.#samples.map(({ time }) => time), ...numbers.map((number) => (known ? of(number) : []))];
+    // By the age of the run, because the clock of its machine may be set back.
+    const last = this.#samples.at(-1);
+    return [this.#samples.map(({ age }) => last.time - (last.age - age)), ...numbers.map((number) => (known ? of(number) : []))];
   }
 
-  /** The rate at a sample, over the window before it. */
+  #present(place) {
+    const [before, last] = this.#samples.slice(-2);
+    return last && last.age - before.age <= PRESENT_S ? this.#rate(this.#samples.length - 1, place) : NaN;
+  }
+
+  /** The rate at a sample, over the window before it. A counter that falls has begun again, and the window with it. */
   #rate(sample, place) {
     const end = this.#samples[sample];
     let first = sample;
     while (first > 0 && end.age - this.#samples[first].age < WINDOW_S) {
+      const [before, here] = [this.#samples[first - 1], this.#samples[first]];
+      // After a pause of the page, what was before it does not count.
+      const isPause = first < sample && here.age - before.age > PRESENT_S;
+      if (isPause || !(before.numbers[place] <= here.numbers[place])) {
+        break;
+      }
       first -= 1;
     }
     const begin = this.#samples[first];
-    if (!end || begin === end || end.age <= begin.age) {
+    if (!end || end.age <= begin.age) {
       return NaN;
     }
-    return Math.max(0, (end.numbers[place] - begin.numbers[place]) / (end.age - begin.age));
+    return (end.numbers[place] - begin.numbers[place]) / (end.age - begin.age);
   }
 }
