@@ -29,7 +29,7 @@ test("a rate is that of the last seconds", () => {
   assert.deepEqual([times.length, times[0], rates.length, rates.at(-1)], [20, 1, 20, 100]);
 });
 
-test("another run or another graph begins a history", () => {
+test("another run begins a history, and what a reload keeps has its own still", () => {
   const history = new History();
   history.push(answer(10, 1000));
   history.push(answer(11, 2000));
@@ -37,8 +37,15 @@ test("another run or another graph begins a history", () => {
   assert.equal(history.series("a", ["rows_in"])[0].length, 1);
   history.push(answer(2, 10));
   assert.equal(history.ofComponent("a", "rows_in"), 5);
-  history.push(answer(3, 20, ["a", "b"]));
-  assert.equal(history.series("b", ["rows_in"])[0].length, 1);
+  history.push(answer(3, 20, ["b", "a"]));
+  assert.equal(history.ofComponent("a", "rows_in"), 7.5);
+  assert.ok(Number.isNaN(history.ofComponent("b", "rows_in")));
+  history.push(answer(4, 26, ["b", "a"]));
+  const [times, ofA] = history.series("a", ["rows_in"]);
+  assert.deepEqual([times.length, ofA.at(-1)], [4, 7]);
+  assert.equal(history.ofComponent("b", "rows_in"), 6);
+  history.push(answer(5, 26, ["b"]));
+  assert.ok(Number.isNaN(history.ofComponent("a", "rows_in")));
 });
 
 test("a counter that begins again and a pause of the page give no wrong rate", () => {
