@@ -95,9 +95,22 @@ test("a page that may keep nothing works", async (t) => {
 
 test("a token that no header can have is a wrong one", async (t) => {
   const { page } = await shown(t, "", { "GET /api/v1": { status: 401, body: { error: "token" } } });
+  assert.equal(await page.getByTestId("insecure").count(), 0);
   await page.getByLabel("Token").fill("a-token-with-ü-and-€");
   await page.getByRole("button", { name: "Continue" }).click();
   await shows(page.getByRole("alert"), "not the token");
+});
+
+test("a token is not asked for without a warning where the network can read it", async (t) => {
+  const standIn = await StandIn.start({ "GET /api/v1": { status: 401, body: { error: "token" } } });
+  t.after(() => standIn.stop());
+  const page = await open(chromium, standIn);
+  t.after(() => page.context().close());
+  // As at an address that is not of this machine.
+  await page.addInitScript(() => Object.defineProperty(window, "isSecureContext", { value: false }));
+  await page.goto(standIn.view());
+  await shows(page.getByTestId("insecure"), "not encrypted");
+  await isAccessible(page, "a token without encryption");
 });
 
 test("dead letters of another component that come late are not shown, nor discarded", async (t) => {
@@ -190,11 +203,12 @@ test("a difference is shown, applied, and then nothing differs", async (t) => {
 test("mistakes are shown with their places, and a refusal with its reason", async (t) => {
   const mistakes = "the configuration cannot be used: service.yaml:2:14: Unknown option `pth`. (Did you mean `path`?)\nservice.yaml:3:1: There are no `pipelines`.";
   const refused = "the configuration cannot be followed: `memory` changed: restart thalweg for this setting";
+  let reloaded = { status: 409, body: { error: refused } };
   let file = { status: 422, body: { error: mistakes } };
   const { page, standIn } = await shown(t, "configuration", {
     "GET /api/v1": followed({ begun: 1, ended: 1, failure: mistakes }),
     "GET /api/v1/difference": () => file,
-    "POST /api/v1/reload": () => ({ status: 409, body: { error: refused } }),
+    "POST /api/v1/reload": () => reloaded,
   }, { viewport: { width: 360, height: 740 } });
   await shows(page.getByTestId("problem"), "service.yaml:3:1: There are no");
   assert.equal(await page.getByRole("button", { name: "Apply" }).count(), 0);
@@ -207,6 +221,11 @@ test("mistakes are shown with their places, and a refusal with its reason", asyn
   await shows(page.getByTestId("done"), "Not reloaded");
   await page.getByRole("button", { name: "Apply" }).waitFor();
   assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "the page is wider than a phone");
+  // A reload that nobody confirms may have taken place.
+  reloaded = Promise.reject(new Error("the connection breaks"));
+  reloaded.catch(() => {});
+  await page.getByRole("button", { name: "Apply" }).click();
+  await shows(page.getByTestId("done"), "not known");
 });
 
 test("the end of a long reload is waited for, and so is that of its process", async (t) => {
@@ -227,4 +246,5 @@ test("the end of a long reload is waited for, and so is that of its process", as
   await shows(page.getByTestId("done"), "The reload goes on.");
   standIn.answers["GET /api/v1"] = { ...followed(), pid: 8 };
   await shows(page.getByTestId("refusal"), "the process has begun again");
+  await shows(page.getByTestId("done"), "not known");
 });

@@ -40,13 +40,13 @@ export function stats(names, more) {
   };
 }
 
-/** Answers are by method and path: a value, or a function of the URL that gives a value or `{ status, body }` as a promise. */
+/** Answers are by method and path: a value, or a function of the URL that gives a value or `{ status, body }` as a promise. A promise that fails breaks the connection. */
 export class StandIn {
   static async start(answers) {
     const standIn = new StandIn();
     standIn.answers = { "GET /api/v1": about(), "GET /api/v1/graph": GRAPH, "GET /api/v1/stats": () => stats(["a", "b"]), ...answers };
     standIn.asked = [];
-    standIn.server = http.createServer((request, answer) => standIn.answer(request, answer));
+    standIn.server = http.createServer((request, answer) => standIn.answer(request, answer).catch(() => answer.destroy()));
     await new Promise((done) => standIn.server.listen(0, "127.0.0.1", done));
     standIn.address = `http://127.0.0.1:${standIn.server.address().port}`;
     return standIn;
