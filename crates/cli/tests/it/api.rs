@@ -98,17 +98,17 @@ impl Running {
         exchange(self.connect(), method, path, &all, body)
     }
 
-    fn get(&self, path: &str) -> (u16, String) {
+    pub fn get(&self, path: &str) -> (u16, String) {
         self.ask("GET", path, &[], "")
     }
 
-    fn value(&self, path: &str) -> Value {
+    pub fn value(&self, path: &str) -> Value {
         let (status, body) = self.get(path);
         assert_eq!(status, 200, "{path}: {body}");
         serde_json::from_str(&body).unwrap()
     }
 
-    fn post(&self, path: &str, body: &str) -> (u16, Value) {
+    pub fn post(&self, path: &str, body: &str) -> (u16, Value) {
         let (status, body) = self.ask("POST", path, &[("Content-Type", "application/json")], body);
         (status, serde_json::from_str(&body).unwrap())
     }
@@ -147,7 +147,7 @@ impl Running {
     }
 
     /// Asks the run to stop, and returns its summary.
-    fn stop(mut self) -> Value {
+    pub fn stop(mut self) -> Value {
         assert_eq!(self.post("/api/v1/stop", ""), (200, json!({ "stopping": true })));
         let summary = self.event("summary");
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
@@ -434,58 +434,6 @@ fn requests_of_other_sites_and_wrong_ones_are_refused() {
     assert_eq!(running.post("/api/v1/log_level", "{\"level\":\"x=loud\"}").0, 400);
     // Monitoring asks under any name.
     assert_eq!(running.ask("GET", "/metrics", &[("Host", "evil.example")], "").0, 200);
-    running.stop();
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn the_dead_letters_of_the_run_are_shown() {
-    let house = House::with(&[("c.yaml", &configuration())]);
-    let running = Running::start(&house, &[]);
-    let patience = Patience::begin();
-    let letters = loop {
-        let found = running.value("/api/v1/dead_letters?limit=2");
-        let letters = found["dead_letters"].as_array().unwrap().clone();
-        if letters.len() == 2 {
-            break letters;
-        }
-        patience.check(|| format!("{found}"));
-    };
-    assert_eq!((&letters[0]["id"], &letters[0]["payload"]), (&json!(1), &json!("no JSON")));
-    assert_eq!(letters[0]["component"], "parsed.parse_json");
-    let next = running.value("/api/v1/dead_letters?limit=1&after=1");
-    assert_eq!(next["dead_letters"][0]["id"], 2);
-    let of_others = running.value("/api/v1/dead_letters?component=main");
-    assert_eq!(of_others["dead_letters"], json!([]));
-    let one = running.value("/api/v1/dead_letters/1");
-    assert_eq!(
-        (&one["payload"], &one["passed"], &one["fields"]),
-        (&json!("no JSON"), &json!([]), &json!([]))
-    );
-    assert_eq!(
-        (running.get("/api/v1/dead_letters/0").0, running.get("/api/v1/dead_letters/x").0),
-        (404, 404)
-    );
-    running.stop();
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn the_dead_letters_of_the_run_are_discarded() {
-    let house = House::with(&[("c.yaml", &configuration())]);
-    let running = Running::start(&house, &[]);
-    let discard = |body: &str| running.post("/api/v1/dead_letters/discard", body);
-    let patience = Patience::begin();
-    while running.get("/api/v1/dead_letters/3").0 != 200 {
-        patience.check(|| "there are no three dead letters".to_owned());
-    }
-    assert_eq!(discard(r#"{"ids":[1,3,3]}"#), (200, json!({ "discarded": 2 })));
-    assert_eq!(discard(r#"{"component":"main"}"#), (200, json!({ "discarded": 0 })));
-    assert_eq!(running.value("/api/v1/dead_letters?limit=1")["dead_letters"][0]["id"], 2);
-    assert_eq!(discard(r#"{"component":"parsed","limit":1}"#), (200, json!({ "discarded": 1 })));
-    assert_eq!(running.get("/api/v1/dead_letters/2").0, 404);
-    let refused = discard("{}");
-    assert!(refused.0 == 400 && refused.1["error"].as_str().unwrap().contains("`ids`"), "{refused:?}");
     running.stop();
 }
 

@@ -47,6 +47,15 @@ fn a_browser_gets_the_dashboard_with_its_policy_and_only_once() {
 }
 
 #[test]
+fn the_dashboard_with_a_slash_at_the_end_leads_to_the_page() {
+    let house = House::with(&[("c.yaml", &configuration())]);
+    let running = Running::start(&house, &[]);
+    let (head, _) = ask(&running, "/dashboard/", "");
+    assert!(head.starts_with("http/1.1 308") && head.contains("\r\nlocation: ../dashboard\r\n"), "{head}");
+    assert!(ask(&running, "/dashboard//", "").0.starts_with("http/1.1 404"));
+}
+
+#[test]
 fn the_page_needs_no_token_and_its_data_do() {
     let house = House::with(&[("c.yaml", &configuration()), ("token", "correct-horse-battery")]);
     let running = Running::start(&house, &["--api-token-file", "token"]);

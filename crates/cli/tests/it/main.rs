@@ -7,6 +7,8 @@
 #[cfg(feature = "amqp")]
 mod amqp;
 mod api;
+#[cfg(target_os = "linux")]
+mod api_letters;
 #[cfg(all(feature = "images", feature = "stores"))]
 mod as_capyfile;
 mod as_gollum;

@@ -3,7 +3,7 @@
 //! The database has one user, the store of the run, which serves its letters on a local socket. They are
 //! asked for there, as `thalweg errors` does: the store of a run opens when it has something to keep, and
 //! only the engine knows it. Payloads are cut. One answer is made at a time, because a page of letters has
-//! one message as a whole.
+//! one message as a whole. A request looks at a bounded number of letters: see [`super::letter_search`].
 
 #[cfg(not(target_os = "linux"))]
 pub(super) use elsewhere::{discard, letters, one};
@@ -51,6 +51,7 @@ mod linux {
     use thalweg_redact::{longest_secret, redacted_start};
 
     use super::super::Observed;
+    use super::super::letter_search::{Bounds, search};
     use super::super::reply::Refusal;
     use super::super::routes::Given;
     use crate::errors::Filter;
@@ -69,24 +70,29 @@ mod linux {
         let limit = given.number("limit", 50, 1..=100)?;
         let after = match given.first("after") {
             None => 0,
-            Some(text) => {
-                let wrong = || Refusal::bad("`after` must be the number of a dead letter");
-                text.parse::<DeadLetterId>().map_err(|_| wrong())?
-            }
+            Some(text) => text.parse::<DeadLetterId>().map_err(|_| no_number())?,
         };
         let filter = Filter { component: given.first("component").map(str::to_owned) };
         let listed = asked(run, move |running| {
-            let letters = running.letters_after(after).filter(|found| match found {
-                Ok((_, letter)) => filter.takes(letter),
-                Err(_) => true,
-            });
-            let letters = letters
-                .take(limit as usize)
-                .map(|found| found.map(|(id, letter)| brief(id, &letter, EXCERPT)));
-            let letters = letters.collect::<Result<Vec<_>, _>>()?;
-            Ok(json!({ "dead_letters": letters, "dropped": running.dropped()? }))
+            let bounds = Bounds::of(limit as usize);
+            let shown = |id, letter: &DeadLetter| brief(id, letter, EXCERPT);
+            let found = search(running.letters_after(after), &filter, &bounds, shown)?;
+            let answer = json!({ "dead_letters": found.letters, "dropped": running.dropped()? });
+            Ok(with_next(answer, found.next))
         });
         Ok(listed.await?.unwrap_or_else(|| json!({ "dead_letters": [], "dropped": 0 })))
+    }
+
+    fn no_number() -> Refusal {
+        Refusal::bad("`after` must be the number of a dead letter")
+    }
+
+    /// Adds where the next request continues, if there may be more letters.
+    fn with_next(mut answer: Value, next: Option<DeadLetterId>) -> Value {
+        if let Some(next) = next {
+            answer["next"] = next.into();
+        }
+        answer
     }
 
     /// A letter with its fields.
@@ -113,20 +119,28 @@ mod linux {
     #[derive(Debug, PartialEq)]
     enum Wanted {
         These(Vec<DeadLetterId>),
-        /// The oldest ones of a component, or of all, at most this many.
-        Oldest(Option<String>, usize),
+        /// The oldest ones of a component, or of all, with higher numbers than `after`.
+        Oldest {
+            component: Option<String>,
+            after: DeadLetterId,
+            /// At most this many.
+            limit: usize,
+        },
     }
 
     /// Discards letters. They are gone for good when this answers.
     pub(in super::super) async fn discard(run: &Arc<Observed>, body: &[u8]) -> Result<Value, Refusal> {
         let wanted = wanted(body)?;
         let discarded = asked(run, move |running| match wanted {
-            Wanted::These(ids) => running.remove(&ids),
-            Wanted::Oldest(component, limit) => {
-                running.remove(&of_filter(running, &Filter { component }, limit)?)
+            Wanted::These(ids) => Ok((running.remove(&ids)?, None)),
+            Wanted::Oldest { component, after, limit } => {
+                let (filter, bounds) = (Filter { component }, Bounds::of(limit));
+                let found = search(running.letters_after(after), &filter, &bounds, |id, _| id)?;
+                Ok((running.remove(&found.letters)?, found.next))
             }
         });
-        Ok(json!({ "discarded": discarded.await?.unwrap_or_default() }))
+        let (discarded, next) = discarded.await?.unwrap_or_default();
+        Ok(with_next(json!({ "discarded": discarded }), next))
     }
 
     fn wanted(body: &[u8]) -> Result<Wanted, Refusal> {
@@ -146,6 +160,10 @@ mod linux {
                 })?
             }
         };
+        let after = match body.remove("after") {
+            None => 0,
+            Some(after) => after.as_u64().ok_or_else(no_number)?,
+        };
         let mut entries = body.into_iter();
         let (Some((name, value)), None) = (entries.next(), entries.next()) else { return Err(wrong()) };
         match (name.as_str(), value) {
@@ -153,29 +171,12 @@ mod linux {
                 let ids = ids.iter().map(Value::as_u64).collect::<Option<_>>();
                 ids.map(Wanted::These).ok_or_else(wrong)
             }
-            ("component", Value::String(component)) => Ok(Wanted::Oldest(Some(component), limit)),
-            ("all", Value::Bool(true)) => Ok(Wanted::Oldest(None, limit)),
+            ("component", Value::String(component)) => {
+                Ok(Wanted::Oldest { component: Some(component), after, limit })
+            }
+            ("all", Value::Bool(true)) => Ok(Wanted::Oldest { component: None, after, limit }),
             _ => Err(wrong()),
         }
-    }
-
-    /// The numbers of the oldest letters that a filter takes.
-    fn of_filter(
-        running: &RunningLetters,
-        filter: &Filter,
-        limit: usize,
-    ) -> Result<Vec<DeadLetterId>, Error> {
-        let mut ids = Vec::new();
-        for found in running.letters() {
-            let (id, letter) = found?;
-            if filter.takes(&letter) {
-                ids.push(id);
-            }
-            if ids.len() >= limit {
-                break;
-            }
-        }
-        Ok(ids)
     }
 
     /// Asks the store on a thread that may wait, for one client at a time. `None` if the run has not opened
@@ -279,9 +280,13 @@ mod linux {
         fn a_request_to_discard_says_which_letters() {
             let wanted = |body: &str| wanted(body.as_bytes()).ok();
             assert_eq!(wanted(r#"{"ids":[1,20]}"#), Some(Wanted::These(vec![1, 20])));
-            let main = Some("main".to_owned());
-            assert_eq!(wanted(r#"{"component":"main","limit":7}"#), Some(Wanted::Oldest(main, 7)));
-            assert_eq!(wanted(r#"{"all":true}"#), Some(Wanted::Oldest(None, USUALLY_DISCARDED)));
+            let oldest = |component: Option<&str>, after, limit| {
+                Some(Wanted::Oldest { component: component.map(str::to_owned), after, limit })
+            };
+            assert_eq!(wanted(r#"{"component":"main","limit":7}"#), oldest(Some("main"), 0, 7));
+            let usual = oldest(Some("main"), 20, USUALLY_DISCARDED);
+            assert_eq!(wanted(r#"{"component":"main","after":20}"#), usual);
+            assert_eq!(wanted(r#"{"all":true}"#), oldest(None, 0, USUALLY_DISCARDED));
             for body in [
                 "",
                 "[]",
@@ -294,6 +299,8 @@ mod linux {
                 r#"{"component":null}"#,
                 r#"{"all":true,"limit":0}"#,
                 r#"{"all":true,"limit":100001}"#,
+                r#"{"all":true,"after":-1}"#,
+                r#"{"after":7}"#,
                 r#"{"every":true}"#,
             ] {
                 assert_eq!(wanted(body), None, "{body}");

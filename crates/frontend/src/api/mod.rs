@@ -13,6 +13,8 @@
 
 mod access;
 mod dashboard;
+#[cfg(target_os = "linux")]
+mod letter_search;
 mod letters;
 mod listeners;
 mod metrics;

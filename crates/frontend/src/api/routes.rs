@@ -19,6 +19,10 @@ pub(super) const LONGEST_BODY: usize = 64 << 10;
 /// The paths below this one are for those who may use the API.
 const API: &str = "/api/";
 
+/// About the parameter that continues a search in the dead letters.
+const AFTER: &str = "only those with higher numbers than this one. A request looks at 20000 letters, or at `limit` if that \
+                     is more, and at most at 64 MiB of them. `next` in its answer is the `after` that continues";
+
 /// A path and a method, and what they do.
 pub(super) struct Route {
     pub(super) method: Verb,
@@ -154,10 +158,14 @@ pub(super) static ROUTES: [Route; 23] = [
     Route {
         parameters: &[
             optional("limit", "integer", "at most this many, up to 100; 50 by default"),
-            optional("after", "integer", "only those with higher numbers than this one"),
+            optional("after", "integer", AFTER),
             optional("component", "string", "only those of this component, or of this pipeline"),
         ],
-        ..read("/api/v1/dead_letters", Operation::DeadLetters, "what could not be processed, oldest first")
+        ..read(
+            "/api/v1/dead_letters",
+            Operation::DeadLetters,
+            "what could not be processed, oldest first, and `next` if there may be more",
+        )
     },
     Route {
         entries: &[
@@ -165,6 +173,7 @@ pub(super) static ROUTES: [Route; 23] = [
             optional("component", "string", "the oldest ones of this component, or of this pipeline"),
             optional("all", "boolean", "`true`: the oldest ones of all"),
             optional("limit", "integer", "at most this many of the oldest, up to 100000; 10000 by default"),
+            optional("after", "integer", AFTER),
         ],
         ..change(
             "/api/v1/dead_letters/discard",
@@ -220,6 +229,7 @@ async fn answered(
         Found::Nothing if is_of_api => {
             return Err(Refusal::new(StatusCode::NOT_FOUND, "there is no such path; `/` lists them"));
         }
+        Found::Nothing if path == dashboard::WITH_SLASH => return Ok(dashboard::without_slash()),
         Found::Nothing => return Ok(reply::text(StatusCode::NOT_FOUND, format!("there is:\n{}", paths()))),
     };
     let given =
@@ -396,6 +406,7 @@ mod tests {
         assert_eq!(route(&Method::HEAD, "/metrics"), Some(Operation::Metrics));
         assert_eq!(route(&Method::GET, "/dashboard"), Some(Operation::Dashboard));
         assert_eq!(route(&Method::GET, "/dashboard/app.js"), Some(Operation::DashboardFile));
+        assert_eq!(route(&Method::GET, dashboard::WITH_SLASH), None);
         assert_eq!(route(&Method::POST, "/api/v1/sources/in%2Fx/pause"), Some(Operation::Pause));
         assert_eq!(route(&Method::GET, "/api/v1/sources/in/pause"), None);
         assert_eq!(route(&Method::GET, "/api/v1/runs"), Some(Operation::Runs));

@@ -18,13 +18,16 @@ use http_body_util::{Either, Full};
 use hyper::body::Bytes;
 use hyper::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH,
+    LOCATION,
 };
 use hyper::{Response, StatusCode};
 
-use super::reply::{Body, Refusal};
+use super::reply::{self, Body, Refusal};
 
 /// The type of the page.
 pub(super) const PAGE: &str = "text/html; charset=utf-8";
+/// The path of the page with a slash at its end, as people type it.
+pub(super) const WITH_SLASH: &str = "/dashboard/";
 /// The policy: the sources of what the page loads, runs and connects to.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
@@ -67,6 +70,15 @@ static ASSETS: [Asset; 4] = [
 /// Answers with the page.
 pub(super) fn page(headers: &HeaderMap) -> Result<Response<Body>, Refusal> {
     file("", headers)
+}
+
+/// Leads from [`WITH_SLASH`] to the page: the addresses of its files and of the API are relative to the path
+/// without the slash. So is this one, because a proxy may serve the page below another path.
+pub(super) fn without_slash() -> Response<Body> {
+    let text = "the dashboard is at /dashboard, without a slash at the end\n".to_owned();
+    let mut answer = reply::text(StatusCode::PERMANENT_REDIRECT, text);
+    answer.headers_mut().insert(LOCATION, HeaderValue::from_static("../dashboard"));
+    answer
 }
 
 /// Answers with a file of the page.
