@@ -113,8 +113,9 @@ test("a token is not asked for without a warning where the network can read it",
   await isAccessible(page, "a token without encryption");
 });
 
+const letter = (id, component) => ({ id, time: null, component, source: "in", path: null, position: null, reason: "is no JSON", file: null, payload: "x", payload_is_cut: false });
+
 test("dead letters of another component that come late are not shown, nor discarded", async (t) => {
-  const letter = (id, component) => ({ id, time: null, component, source: "in", path: null, position: null, reason: "is no JSON", file: null, payload: "x", payload_is_cut: false });
   let release;
   const late = new Promise((done) => (release = done));
   const discarded = [];
@@ -148,6 +149,76 @@ test("dead letters of another component that come late are not shown, nor discar
   await page.getByRole("dialog").waitFor({ state: "hidden" });
   assert.deepEqual(discarded, []);
   assert.deepEqual(page.messages, []);
+});
+
+test("a search that an answer does not end goes on by itself, is stopped and goes on", async (t) => {
+  // Each answer looks at ten letters, and the 25th is the only one of its component.
+  let isHeld = false;
+  let release;
+  const { page, standIn } = await shown(t, "dead-letters?component=b", {
+    "GET /api/v1/dead_letters": async (url) => {
+      const after = Number(url.searchParams.get("after"));
+      if (isHeld && after >= 30) await new Promise((done) => (release = done));
+      const found = after < 25 && after + 10 >= 25 ? [letter(25, "b")] : [];
+      return { dead_letters: found, dropped: 0, ...(after < 50 && { next: after + 10 }) };
+    },
+  });
+  const requests = () => standIn.asked.filter((path) => path.includes("dead_letters")).map((path) => new URLSearchParams(path.split("?")[1]).get("after"));
+  await shows(page.getByTestId("found"), "1 of 1 shown");
+  await page.getByTestId("sought").waitFor({ state: "detached" });
+  assert.deepEqual(requests(), ["0", "10", "20", "30", "40", "50"]);
+  assert.ok(await page.getByRole("button", { name: "Next 100" }).isDisabled());
+  isHeld = true;
+  await page.getByRole("button", { name: "Load again" }).click();
+  await shows(page.getByTestId("sought"), "up to letter 30.");
+  await isAccessible(page, "a search");
+  await page.getByRole("button", { name: "Stop the search" }).press("Enter");
+  await page.getByRole("button", { name: "Search further" }).waitFor();
+  assert.equal(await focused(page), "Search further");
+  isHeld = false;
+  release();
+  await page.keyboard.press("Enter");
+  await page.getByTestId("sought").waitFor({ state: "detached" });
+  assert.match(await focused(page), /1 of 1 shown/);
+  assert.deepEqual(requests().slice(-3), ["30", "40", "50"]);
+  assert.deepEqual(page.messages, []);
+});
+
+test("the next letters are asked for after the last one that was looked at", async (t) => {
+  const { page } = await shown(t, "dead-letters", {
+    "GET /api/v1/dead_letters": (url) => {
+      const after = Number(url.searchParams.get("after"));
+      const ids = Array.from({ length: after ? 5 : 100 }, (_, at) => after + at + 1);
+      return { dead_letters: ids.map((id) => letter(id, "b")), dropped: 0, ...(!after && { next: 100 }) };
+    },
+  });
+  await shows(page.getByTestId("found"), "100 of 100 shown");
+  await page.getByRole("button", { name: "Next 100" }).click();
+  await page.getByRole("button", { name: "Discard 101", exact: true }).waitFor();
+  await shows(page.getByTestId("found"), "5 of 5 shown");
+  assert.ok(await page.getByRole("button", { name: "Next 100" }).isDisabled());
+});
+
+test("the heading of another view has the focus, and that of the first one has not", async (t) => {
+  const { page } = await shown(t, "", { "GET /api/v1/dead_letters": { dead_letters: [], dropped: 0 } });
+  await page.locator('[data-node="a"]').waitFor();
+  assert.equal(await page.evaluate(() => document.activeElement.tagName), "BODY");
+  const isAt = (text) => page.waitForFunction((text) => document.activeElement.matches("h1") && document.activeElement.textContent === text, text);
+  await page.getByRole("link", { name: "Dead letters" }).press("Enter");
+  await isAt("Dead letters");
+  await isAccessible(page, "a heading with the focus");
+  await page.goBack();
+  await isAt("Overview");
+  await page.getByRole("link", { name: "b", exact: true }).first().press("Enter");
+  await isAt("b");
+});
+
+test("the view after the token has the focus", async (t) => {
+  const { page, standIn } = await shown(t, "process", { "GET /api/v1": { status: 401, body: { error: "token" } } });
+  await page.getByLabel("Token").fill("a-token-of-this-test");
+  standIn.answers["GET /api/v1"] = about();
+  await page.getByRole("button", { name: "Continue" }).press("Enter");
+  await page.waitForFunction(() => document.activeElement.matches("h1") && document.activeElement.textContent === "Process");
 });
 
 test("a button that says something else after a click keeps the focus", async (t) => {
