@@ -50,6 +50,6 @@ pub(super) const FORMER: &[OptionRule] = &[
         "a run that ends sends all objects; one that is stopped and has `--state` continues them",
     ),
     idle("BatchMaxMessages", Number, AT_ONCE),
-    idle("BatchTimeoutSec", Number, AT_ONCE),
+    used("BatchTimeoutSec", Number, "`pack: { max_age: … }`, without `LocalPath`"),
     idle("SendTimeframeMs", Number, MADE_WHOLE),
 ];
