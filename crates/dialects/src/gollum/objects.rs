@@ -1,8 +1,8 @@
 //! Turns the producers of S3 into transforms that make files of messages, and a sink that sends them.
 //!
-//! gollum begins an object by its size, its age and the number of its messages, and looks at them when a
-//! message arrives. So does `pack`. The sink `objects` also takes messages, but does not count them, does not
-//! compress them, and has no name with the time at which an object was begun.
+//! gollum begins an object by its size, its age and the number of its messages. So does `pack`. The sink
+//! `objects` also takes messages, but does not count them, does not compress them, and has no name with the
+//! time at which an object was begun.
 //!
 //! There is no failover to these sinks: it would keep each message in memory until its object is written. An
 //! object may be larger than the memory, and would then never be finished.
@@ -254,9 +254,7 @@ fn limits(settings: &Settings, options: &mut Made, report: &mut Report) {
         options.text("max_file_bytes", made::size_mib(COUNTED_MIB), settings.span);
         // gollum wrote its objects with each batch.
         let seconds = settings.number("BatchTimeoutSec").unwrap_or(if is_of_v04(settings) { 30 } else { 3 });
-        let at = settings.at("BatchTimeoutSec");
-        options.text("max_age", age(seconds, 1000), at);
-        report.remark(at, WAITS);
+        options.text("max_age", age(seconds, 1000), settings.at("BatchTimeoutSec"));
     }
     let at = settings.at("ObjectMessageDelimiter");
     let delimiter = settings.text("ObjectMessageDelimiter").filter(|delimiter| !delimiter.is_empty());
@@ -269,9 +267,6 @@ fn limits(settings: &Settings, options: &mut Made, report: &mut Report) {
     options.text("delimiter", delimiter, at);
 }
 
-/// The remark on ages, which gollum checked all the time.
-const WAITS: &str = "An object that is old enough waits for the next message, or the end of the run.";
-
 /// Adds the size and the age of an object that gollum builds in a file.
 fn limits_of_files(settings: &Settings, options: &mut Made, report: &mut Report) {
     settings.idle(&["BatchTimeoutSec"], "with `LocalPath`", report);
@@ -283,9 +278,7 @@ fn limits_of_files(settings: &Settings, options: &mut Made, report: &mut Report)
     };
     options.text("max_file_bytes", size, settings.at("FileMaxMB"));
     let seconds = settings.number("FileMaxAgeSec").unwrap_or(if is_of_v04(settings) { 3600 } else { 360 });
-    let at = settings.at("FileMaxAgeSec");
-    options.text("max_age", age(seconds, 1000), at);
-    report.remark(at, WAITS);
+    options.text("max_age", age(seconds, 1000), settings.at("FileMaxAgeSec"));
 }
 
 /// True if an identifier takes the place of the checksum in the name.
