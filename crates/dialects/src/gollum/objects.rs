@@ -91,6 +91,16 @@ pub(super) fn depends_on_stream(settings: &Settings) -> bool {
     mapping.iter().any(|(stream, _, _)| stream != "*") || is_of_v04(settings) && !has_others
 }
 
+/// True if the name of a stream is in the place of its objects, unless a mapping has another for it.
+fn has_name_of_stream(settings: &Settings) -> bool {
+    match is_former(settings) {
+        true => {
+            is_of_v04(settings) && settings.map("StreamMapping").iter().all(|(stream, _, _)| stream != "*")
+        }
+        false => depends_on_stream(settings),
+    }
+}
+
 /// Returns the bucket with the beginning of the objects' names.
 pub(super) fn place(settings: &Settings, stream: &str) -> String {
     let Place { bucket, folder, name, .. } = Place::of(settings, stream);
@@ -124,7 +134,7 @@ pub(super) fn sink(settings: &Settings, stream: Option<&str>, report: &mut Repor
     let place = Place::of(settings, stream);
     // The sink of a producer to which nothing is sent has no stream, and is left out.
     let is_left_out = is_former(settings) && depends_on_stream(settings) && stream.is_empty();
-    if field_of(stream).is_some() {
+    if field_of(stream).is_some() && has_name_of_stream(settings) {
         let message = "A router chooses the stream of a message, and with it the object.";
         report.mistake(settings.span, message).help("Write a producer for each of the streams.");
     } else if !is_left_out {

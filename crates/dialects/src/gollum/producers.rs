@@ -13,6 +13,7 @@ use super::objects;
 use super::report::Report;
 use super::settings::Settings;
 use super::stores;
+use super::tables::Takes;
 use super::version::Version;
 
 /// True if a producer's work depends on the stream of a message, apart from its modulators.
@@ -103,6 +104,12 @@ pub(super) fn mapped(
         Some((_, name, span)) => (name.clone(), *span),
         None => (otherwise.unwrap_or(stream).to_owned(), settings.span),
     }
+}
+
+/// Returns the streams for which a producer has names of its own.
+pub(super) fn mapped_streams(settings: &Settings) -> Vec<String> {
+    let mappings = settings.kind.all().filter(|rule| rule.takes == Takes::Map);
+    mappings.flat_map(|rule| settings.map(rule.name)).map(|(stream, _, _)| stream).collect()
 }
 
 /// Returns the sink of a producer for messages of a stream.

@@ -219,6 +219,23 @@ fn streams_with_one_place_have_one_sink() {
 }
 
 #[test]
+fn a_router_reaches_the_streams_that_only_a_mapping_names() {
+    let routed = |settings: &str| {
+        format!(
+            "In: {{ Type: consumer.Console, Streams: s }}\n\
+             Router: {{ Type: router.Metadata, Stream: s, Key: to }}\n\
+             Out: {{ Streams: '*', {settings} }}\n"
+        )
+    };
+    let text = routed("Type: producer.Kafka, Topics: { a: topic-of-a }");
+    assert_has(&text, &["topic: topic-of-a", "topic: {to}", "Router.a"], &[]);
+    let text = routed("Type: producer.S3, StreamMapping: { a: b/of-a, '*': b/x }");
+    assert_has(&text, &["name: of-a{time:", "name: x{time:"], &[]);
+    let mistakes = mistakes(&routed("Type: producer.S3, StreamMapping: { a: b/of-a }"));
+    assert!(mistakes.contains("A router chooses the stream"), "{mistakes}");
+}
+
+#[test]
 fn pipelines_of_objects_are_called_by_their_streams() {
     let text = "In: { Type: consumer.Console, Streams: [s, t] }\n\
                 Out: { Type: producer.AwsS3, Bucket: b, Streams: [s, t] }\n\
@@ -318,6 +335,8 @@ fn the_field_of_a_hash_in_the_old_form_is_an_identifier() {
     assert_has(&old("    Storage: list\n"), &["command: rpush"], &["add_id"]);
     let other = mistakes(&old("    FieldFormatter: format.Hostname\n"));
     assert!(other.contains("`format.Hostname` cannot make the field"), "{other}");
+    let unused = old("    IdentifierDataFormatter: format.Hostname\n");
+    assert!(remarks(&unused, Version::V04).contains("`IdentifierDataFormatter` has no effect here"));
     let key = mistakes(&old("    KeyFormatter: format.Hostname\n"));
     assert!(key.contains("`KeyFormatter` of `producer.Redis` has no equivalent"), "{key}");
     // An identifier of the message as it was, or as its formatters leave it.
