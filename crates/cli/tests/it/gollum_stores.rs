@@ -61,7 +61,7 @@ fn objects_of_the_former_producer_have_a_number_of_messages_and_a_checksum_in_th
         format!(
             "In: {{ Type: consumer.Console, Streams: s }}\n\
              Out:\n  Type: deprecated.producer.S3\n  Streams: s\n  StreamMapping: {{ s: logs/{rest}/x- }}\n  \
-             ObjectMaxMessages: 2\n{}",
+             ObjectMaxMessages: 2\n  BatchTimeoutSec: 3600\n{}",
             store_settings(&store)
         )
     };

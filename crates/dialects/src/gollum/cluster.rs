@@ -8,7 +8,7 @@ use super::settings::Settings;
 
 /// Adds the brokers, and how to connect to them.
 pub(super) fn cluster(settings: &Settings, report: &mut Report, options: &mut Made) {
-    brokers(settings, options);
+    brokers(settings, settings.list("Servers"), options);
     tls(settings, report, options);
     auth(settings, report, options);
 }
@@ -18,7 +18,11 @@ pub(super) fn librdkafka(settings: &Settings, report: &mut Report, options: &mut
     const FILES: [(&str, &str); 3] =
         [("SslKeyLocation", "key"), ("SslCertificateLocation", "certificate"), ("SslCaLocation", "ca")];
     const USER: [&str; 3] = ["SaslUsername", "SaslPassword", "SaslMechanism"];
-    brokers(settings, options);
+    let servers = settings.list("Servers");
+    let each =
+        servers.iter().flat_map(|(text, span)| text.split(',').map(move |broker| (broker.trim(), *span)));
+    let each = each.filter(|(broker, _)| !broker.is_empty());
+    brokers(settings, each.map(|(broker, span)| (with_port(broker), span)).collect(), options);
     let at = settings.at("SecurityProtocol");
     let protocol = settings.text_or("SecurityProtocol", "plaintext").to_ascii_lowercase();
     if !["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"].contains(&protocol.as_str()) {
@@ -56,8 +60,13 @@ fn mechanism(settings: &Settings, report: &mut Report) -> &'static str {
     }
 }
 
-fn brokers(settings: &Settings, options: &mut Made) {
-    let mut brokers = settings.list("Servers");
+/// Adds the port that librdkafka takes if an address has none.
+fn with_port(broker: &str) -> String {
+    let behind_host = broker.rsplit_once(']').map_or(broker, |(_, behind)| behind);
+    if behind_host.contains(':') { broker.to_owned() } else { format!("{broker}:9092") }
+}
+
+fn brokers(settings: &Settings, mut brokers: Vec<(String, Span)>, options: &mut Made) {
     if brokers.is_empty() {
         brokers.push(("localhost:9092".to_owned(), settings.span));
     }

@@ -1,8 +1,11 @@
 //! Turns the producers of S3 into transforms that make files of messages, and a sink that sends them.
 //!
-//! gollum begins an object by its size, its age and the number of its messages, and looks at them when a
-//! message arrives. So does `pack`. The sink `objects` also takes messages, but does not count them, does not
-//! compress them, and has no name with the time at which an object was begun.
+//! gollum begins an object by its size, its age and the number of its messages. So does `pack`. The sink
+//! `objects` also takes messages, but does not count them, does not compress them, and has no name with the
+//! time at which an object was begun.
+//!
+//! There is no failover to these sinks: it would keep each message in memory until its object is written. An
+//! object may be larger than the memory, and would then never be finished.
 
 use std::net::Ipv4Addr;
 
@@ -17,8 +20,14 @@ use super::report::Report;
 use super::settings::Settings;
 use crate::store_url;
 
-/// The size of an object if only its messages are counted, in MiB. A request to S3 has at most 5 GiB.
-const MOST_MIB: i64 = 1024;
+/// The size of an object if only its messages are counted, in MiB.
+const COUNTED_MIB: i64 = 1024;
+
+/// The largest size of an object in S3, in MiB.
+const LARGEST_MIB: i64 = 5 << 20;
+
+/// The largest age of an object, in milliseconds: a hundred years.
+const OLDEST: i64 = 100 * 365 * 24 * 3_600_000;
 
 /// The place of the objects of a stream.
 struct Place {
@@ -35,11 +44,11 @@ impl Place {
     fn new(written: &str, name: &str, span: Span) -> Self {
         let (bucket, below) = written.split_once('/').unwrap_or((written, ""));
         let path = format!("{below}{name}");
-        let (folder, name) = match path.rsplit_once('/') {
-            Some((folder, name)) => (format!("{folder}/"), name.to_owned()),
-            None => (String::new(), path),
-        };
-        Self { bucket: bucket.to_owned(), folder, name, span }
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path.as_str()));
+        // Amazon's library for Go takes several slashes for one, and leaves out the first.
+        let folders = folder.split('/').filter(|part| !part.is_empty());
+        let folder = folders.map(|part| format!("{part}/")).collect();
+        Self { bucket: bucket.to_owned(), folder, name: name.to_owned(), span }
     }
 
     fn of(settings: &Settings, stream: &str) -> Self {
@@ -66,18 +75,70 @@ fn is_of_v04(settings: &Settings) -> bool {
     settings.kind.name == "producer.S3"
 }
 
+/// True if a producer writes objects.
+pub(super) fn makes_objects(settings: &Settings) -> bool {
+    matches!(settings.kind.name, "producer.AwsS3" | "producer.S3" | "deprecated.producer.S3")
+}
+
+/// True if streams may have objects of their own.
+pub(super) fn depends_on_stream(settings: &Settings) -> bool {
+    if !is_former(settings) {
+        return settings.text_or("File", "*").contains('*');
+    }
+    let mapping = settings.map("StreamMapping");
+    let has_others = mapping.iter().any(|(stream, _, _)| stream == "*");
+    // gollum 0.5 and later have a bucket for all streams without a mapping.
+    mapping.iter().any(|(stream, _, _)| stream != "*") || is_of_v04(settings) && !has_others
+}
+
+/// True if the name of a stream is in the place of its objects, unless a mapping has another for it.
+fn has_name_of_stream(settings: &Settings) -> bool {
+    match is_former(settings) {
+        true => {
+            is_of_v04(settings) && settings.map("StreamMapping").iter().all(|(stream, _, _)| stream != "*")
+        }
+        false => depends_on_stream(settings),
+    }
+}
+
+/// Returns the bucket with the beginning of the objects' names.
+pub(super) fn place(settings: &Settings, stream: &str) -> String {
+    let Place { bucket, folder, name, .. } = Place::of(settings, stream);
+    format!("{bucket}/{folder}{name}")
+}
+
+/// Reports a bucket that cannot be a part of a URL.
+fn check_bucket(settings: &Settings, place: &Place, report: &mut Report) {
+    let (option, example) = match is_former(settings) {
+        true => ("StreamMapping", "`StreamMapping: { \"*\": logs/folder }`"),
+        false => ("Bucket", "`Bucket: logs`, or `Bucket: logs/folder`"),
+    };
+    let has_meaning = |character: char| {
+        character.is_whitespace() || character.is_control() || "?#@:%\\{}".contains(character)
+    };
+    if place.bucket.is_empty() {
+        report
+            .mistake(place.span, format!("`{}` has no bucket.", settings.kind.name))
+            .help(format!("Name it: {example}."));
+    } else if place.bucket.contains(has_meaning) {
+        // The text is not shown: it may be a URL with a password.
+        report
+            .mistake(place.span, format!("`{option}` begins with what cannot be a bucket."))
+            .help(format!("Write it without `s3://`: {example}."));
+    }
+}
+
 /// Returns the options of the sink.
 pub(super) fn sink(settings: &Settings, stream: Option<&str>, report: &mut Report) -> Made {
     let stream = stream.unwrap_or("");
     let place = Place::of(settings, stream);
-    if field_of(stream).is_some() {
+    // The sink of a producer to which nothing is sent has no stream, and is left out.
+    let is_left_out = is_former(settings) && depends_on_stream(settings) && stream.is_empty();
+    if field_of(stream).is_some() && has_name_of_stream(settings) {
         let message = "A router chooses the stream of a message, and with it the object.";
         report.mistake(settings.span, message).help("Write a producer for each of the streams.");
-    }
-    if place.bucket.is_empty() {
-        report
-            .mistake(place.span, format!("`{}` has no bucket.", settings.kind.name))
-            .help("Name it: `Bucket: logs`, or `Bucket: logs/folder`.");
+    } else if !is_left_out {
+        check_bucket(settings, &place, report);
     }
     let default = if is_former(settings) { "eu-west-1" } else { "us-east-1" };
     let region = settings.text_or("Region", default);
@@ -104,6 +165,11 @@ pub(super) fn sink(settings: &Settings, stream: Option<&str>, report: &mut Repor
     options.text("url", store_url::s3(&place.bucket, &place.folder, &url), place.span);
     // As in gollum, an object of an earlier run is replaced, and no permission is needed to look for it.
     options.text("existing", "replace", settings.span);
+    if !is_former(settings) {
+        let message = "An object replaces one of an earlier run that has the same name, as in gollum. With \
+                       `--state` it gets another name.";
+        report.remark(settings.at("Rotation/Timestamp"), message);
+    }
     options
 }
 
@@ -137,11 +203,16 @@ pub(super) fn packing(settings: &Settings, stream: &str, report: &mut Report) ->
         // Such an object is always too large or too old.
         options.number("max_count", 1, settings.span);
     }
-    options.text("max_file_bytes", made::size_mib(size.max(1)), settings.at("Rotation/SizeMB"));
-    let age = made::time(minutes.max(1).saturating_mul(60_000));
-    options.text("max_age", age, settings.at("Rotation/TimeoutMin"));
+    let size = made::size_mib(size.clamp(1, LARGEST_MIB));
+    options.text("max_file_bytes", size, settings.at("Rotation/SizeMB"));
+    options.text("max_age", age(minutes, 60_000), settings.at("Rotation/TimeoutMin"));
     options.text("delimiter", "", settings.span);
     vec![pack(options, settings.span)]
+}
+
+/// Returns an age for an option, from a number of units of this many milliseconds.
+fn age(number: i64, unit: i64) -> String {
+    made::time(number.max(1).saturating_mul(unit).min(OLDEST))
 }
 
 /// Returns the transforms of the former producer. The name of its object has the time and a checksum.
@@ -154,8 +225,8 @@ fn former(settings: &Settings, place: &Place, report: &mut Report) -> Vec<Step> 
     let mut options = Made::new(settings.span);
     let name = match has_id {
         true => format!("{begin}{{id}}{suffix}"),
-        // `rename_file` adds the rest. A name cannot be empty.
-        false if begin.is_empty() => "{number}".to_owned(),
+        // `rename_file` adds the rest. Until then a name must not be empty, or be `..`.
+        false if time.is_empty() => "{number}".to_owned(),
         false => begin.clone(),
     };
     options.text("name", name, settings.at("TimestampWrite"));
@@ -165,7 +236,7 @@ fn former(settings: &Settings, place: &Place, report: &mut Report) -> Vec<Step> 
     }
     let mut steps = vec![pack(options, settings.span)];
     if !has_id {
-        let begin = if begin.is_empty() { "" } else { "{name}" };
+        let begin = if time.is_empty() { begin.as_str() } else { "{name}" };
         let (mut hash, mut rename) = (Made::new(settings.span), Made::new(settings.span));
         hash.text("algorithm", "sha1", settings.span);
         rename.text("to", format!("{begin}{{hash}}{suffix}"), settings.span);
@@ -177,38 +248,47 @@ fn former(settings: &Settings, place: &Place, report: &mut Report) -> Vec<Step> 
 
 /// Adds the end of an object, and the text between its messages.
 fn limits(settings: &Settings, options: &mut Made, report: &mut Report) {
+    let has_files = settings.text("LocalPath").is_some_and(|path| !path.is_empty());
+    let is_none = |name: &str| has_files && settings.number(name).is_some_and(|most| most <= 0);
     let most = if is_of_v04(settings) { 5000 } else { 500 };
-    let count = settings.number("ObjectMaxMessages").unwrap_or(most).max(1);
+    let most = settings.number("ObjectMaxMessages").unwrap_or(most).max(1);
+    // Each message is an object if none may be larger or older than nothing.
+    let count = if is_none("FileMaxMB") || is_none("FileMaxAgeSec") { 1 } else { most };
     options.number("max_count", count, settings.at("ObjectMaxMessages"));
-    if settings.text("LocalPath").is_some_and(|path| !path.is_empty()) {
+    if has_files {
         let message = "Unfinished objects are kept in memory, in temporary files, and with `--state` there.";
         report.remark(settings.at("LocalPath"), message.to_owned());
-        limits_of_files(settings, options);
+        limits_of_files(settings, options, report);
     } else {
         settings.idle(&["FileMaxAgeSec", "FileMaxMB"], "without `LocalPath`", report);
-        options.text("max_file_bytes", made::size_mib(MOST_MIB), settings.span);
+        options.text("max_file_bytes", made::size_mib(COUNTED_MIB), settings.span);
+        // gollum wrote its objects with each batch.
+        let seconds = settings.number("BatchTimeoutSec").unwrap_or(if is_of_v04(settings) { 30 } else { 3 });
+        options.text("max_age", age(seconds, 1000), settings.at("BatchTimeoutSec"));
     }
     let at = settings.at("ObjectMessageDelimiter");
-    let delimiter = settings.text_or("ObjectMessageDelimiter", "\n");
-    let delimiter = if delimiter.is_empty() && count > 1 { "\n".to_owned() } else { delimiter };
-    if !delimiter.is_empty() {
+    let delimiter = settings.text("ObjectMessageDelimiter").filter(|delimiter| !delimiter.is_empty());
+    let delimiter = if count == 1 { String::new() } else { delimiter.unwrap_or_else(|| "\n".to_owned()) };
+    if delimiter.is_empty() {
+        settings.idle(&["ObjectMessageDelimiter"], "in an object of one message", report);
+    } else {
         report.remark(at, "An object has the delimiter also after its last message.".to_owned());
     }
     options.text("delimiter", delimiter, at);
 }
 
 /// Adds the size and the age of an object that gollum builds in a file.
-fn limits_of_files(settings: &Settings, options: &mut Made) {
-    let at = settings.at("FileMaxMB");
+fn limits_of_files(settings: &Settings, options: &mut Made, report: &mut Report) {
+    settings.idle(&["BatchTimeoutSec"], "with `LocalPath`", report);
+    let size = settings.number("FileMaxMB").map(|size| size.clamp(1, LARGEST_MIB));
     // Megabytes became mebibytes.
-    let size = match (settings.number("FileMaxMB").map(|size| size.max(1)), is_of_v04(settings)) {
-        (size, true) => format!("{}MB", size.unwrap_or(1000)),
-        (size, false) => made::size_mib(size.unwrap_or(1024)),
+    let size = match is_of_v04(settings) {
+        true => format!("{}MB", size.unwrap_or(1000)),
+        false => made::size_mib(size.unwrap_or(1024)),
     };
-    options.text("max_file_bytes", size, at);
-    let age = settings.number("FileMaxAgeSec").unwrap_or(if is_of_v04(settings) { 3600 } else { 360 });
-    let age = made::time(age.max(1).saturating_mul(1000));
-    options.text("max_age", age, settings.at("FileMaxAgeSec"));
+    options.text("max_file_bytes", size, settings.at("FileMaxMB"));
+    let seconds = settings.number("FileMaxAgeSec").unwrap_or(if is_of_v04(settings) { 3600 } else { 360 });
+    options.text("max_age", age(seconds, 1000), settings.at("FileMaxAgeSec"));
 }
 
 /// True if an identifier takes the place of the checksum in the name.

@@ -13,19 +13,28 @@ use super::objects;
 use super::report::Report;
 use super::settings::Settings;
 use super::stores;
+use super::tables::Takes;
 use super::version::Version;
 
 /// True if a producer's work depends on the stream of a message, apart from its modulators.
 pub(super) fn depends_on_stream(settings: &Settings) -> bool {
     match settings.kind.name {
         "producer.File" => settings.text_or("File", "").contains('*'),
-        "producer.AwsS3" => settings.text_or("File", "*").contains('*'),
-        "producer.S3" | "deprecated.producer.S3" => true,
+        _ if objects::makes_objects(settings) => objects::depends_on_stream(settings),
         "producer.Kafka" | "native.KafkaProducer" => true,
         "producer.StatsdMetrics" | "producer.ElasticSearch" => true,
         "producer.AwsFirehose" | "producer.Firehose" => true,
         "producer.AwsKinesis" | "producer.Kinesis" => true,
         _ => false,
+    }
+}
+
+/// Returns what a producer has a sink for, if its work depends on the stream. Two sinks that write objects to
+/// one place would replace each other's.
+pub(super) fn target(settings: &Settings, stream: &str) -> String {
+    match objects::makes_objects(settings) {
+        true => objects::place(settings, stream),
+        false => stream.to_owned(),
     }
 }
 
@@ -35,9 +44,16 @@ pub(super) fn field_of(stream: &str) -> Option<&str> {
     stream.strip_prefix('{')?.strip_suffix('}')
 }
 
+/// Returns why no message goes to a fallback, if none does.
+pub(super) fn no_fallback(settings: &Settings) -> Option<&'static str> {
+    let why = "here: a failover would keep all messages of an object in memory until it is written. It is sent \
+               until the store has it";
+    objects::makes_objects(settings).then_some(why)
+}
+
 /// True if the producer has a queue; only then do its timeouts have a meaning.
 pub(super) fn has_queue(settings: &Settings) -> bool {
-    settings.kind.all().any(|rule| rule.name == "ChannelTimeoutMs")
+    !objects::makes_objects(settings) && settings.kind.all().any(|rule| rule.name == "ChannelTimeoutMs")
 }
 
 /// The transforms of a producer that are none of its modulators.
@@ -58,7 +74,7 @@ pub(super) fn own_steps(
 ) -> OwnSteps {
     let mut steps = OwnSteps::default();
     match settings.kind.name {
-        "producer.AwsS3" | "producer.S3" | "deprecated.producer.S3" => {
+        _ if objects::makes_objects(settings) => {
             steps.after = objects::packing(settings, stream, report);
         }
         "native.KafkaProducer" => {
@@ -90,6 +106,12 @@ pub(super) fn mapped(
     }
 }
 
+/// Returns the streams for which a producer has names of its own.
+pub(super) fn mapped_streams(settings: &Settings) -> Vec<String> {
+    let mappings = settings.kind.all().filter(|rule| rule.takes == Takes::Map);
+    mappings.flat_map(|rule| settings.map(rule.name)).map(|(stream, _, _)| stream).collect()
+}
+
 /// Returns the sink of a producer for messages of a stream.
 pub(super) fn sink(settings: &Settings, stream: Option<&str>, version: Version, report: &mut Report) -> Node {
     if settings.kind.name == "producer.ElasticSearch" {
@@ -110,9 +132,7 @@ pub(super) fn sink(settings: &Settings, stream: Option<&str>, version: Version, 
         "producer.InfluxDB" => ("influxdb", stores::influxdb(settings, writing.report)),
         "producer.Kafka" => ("kafka", writing.kafka(stream)),
         "native.KafkaProducer" => ("kafka", writing.native_kafka(stream)),
-        "producer.AwsS3" | "producer.S3" | "deprecated.producer.S3" => {
-            ("objects", objects::sink(settings, stream, writing.report))
-        }
+        _ if objects::makes_objects(settings) => ("objects", objects::sink(settings, stream, writing.report)),
         "producer.Proxy" => ("proxy", writing.proxy()),
         "producer.Redis" => ("redis", stores::redis(settings, version, writing.report)),
         "producer.Socket" => ("socket", writing.socket()),

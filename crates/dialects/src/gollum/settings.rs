@@ -104,6 +104,10 @@ impl Settings {
 
     fn add(&mut self, rule: &'static OptionRule, key: Span, node: &Node, report: &mut Report) {
         if let OptionSupport::Refused(instead) = rule.support {
+            // An empty text is the default of these settings.
+            if plain(node) == Some("") {
+                return;
+            }
             report
                 .mistake(key, format!("`{}` of `{}` has no equivalent here.", rule.name, self.kind.name))
                 .help(instead);

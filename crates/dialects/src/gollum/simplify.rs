@@ -130,7 +130,9 @@ fn absorb(draft: &mut Draft) -> bool {
             && inflow(draft, first).is_empty();
         // The errors of a branch that makes files are none that the branch of traces can take.
         let keeps_traces = draft.traces.is_some() && next.steps.iter().any(Step::makes_files);
-        if clashes || disagree || is_circle || keeps_traces || !(alone || joins) {
+        // A message that comes to the target by both is there twice.
+        let is_twice = branch.from.iter().any(|feed| next.from.contains(feed));
+        if clashes || disagree || is_circle || keeps_traces || is_twice || !(alone || joins) {
             continue;
         }
         let Some(mut first_branch) = draft.branches[first].take() else { continue };

@@ -170,13 +170,24 @@ pub(super) fn identifier(settings: &Settings, version: Version, report: &mut Rep
     Some(Step::Transform(transform))
 }
 
+/// Returns an address of Redis as the sink takes it.
+fn redis_address(written: &str) -> String {
+    let (protocol, address) = written.split_once("://").unwrap_or(("tcp", written));
+    let protocol = protocol.to_ascii_lowercase();
+    let is_port = !address.is_empty() && address.bytes().all(|byte| byte.is_ascii_digit());
+    match protocol.as_str() {
+        // gollum takes a number for a port, and Go an address without a host for this machine.
+        "tcp" | "tcp4" | "tcp6" if is_port => format!("localhost:{address}"),
+        "tcp" | "tcp4" | "tcp6" if address.starts_with(':') => format!("localhost{address}"),
+        "tcp" | "tcp4" | "tcp6" => address.to_owned(),
+        _ => format!("{protocol}://{address}"),
+    }
+}
+
 /// Returns the options of the sink of `producer.Redis`.
 pub(super) fn redis(settings: &Settings, version: Version, report: &mut Report) -> Made {
     let mut options = Made::new(settings.span);
-    let address = settings.text_or("Address", ":6379");
-    let address = address.strip_prefix("tcp://").unwrap_or(&address);
-    // Go takes an address without a host for this machine.
-    let address = if address.starts_with(':') { format!("localhost{address}") } else { address.to_owned() };
+    let address = redis_address(&settings.text_or("Address", ":6379"));
     options.text("servers", address, settings.at("Address"));
     if let Some(password) = settings.text("Password").filter(|password| !password.is_empty()) {
         let mut auth = Made::new(settings.at("Password"));

@@ -22,6 +22,10 @@ impl Builder<'_> {
         let plugin = &self.plugins.producers[producer];
         let settings = &plugin.settings;
         self.used.insert(producer);
+        let no_fallback = producers::no_fallback(settings);
+        if let Some(why) = no_fallback {
+            settings.idle(&["FallbackStream", "ChannelTimeoutMs"], why, self.report);
+        }
         let own =
             if producers::has_queue(settings) { settings.number("ChannelTimeoutMs").unwrap_or(0) } else { 0 };
         let timeout = match router_timeout {
@@ -30,6 +34,7 @@ impl Builder<'_> {
             timeout => timeout,
         };
         let fallback = settings.text("FallbackStream").filter(|name| !name.is_empty());
+        let fallback = fallback.filter(|_| no_fallback.is_none());
         // If the producer listens to its own fallback stream, it is left out there: gollum ended such a loop
         // after one round.
         let own_fallback = fallback.as_ref().is_some_and(|name| self.listeners(name).contains(&producer));
@@ -68,6 +73,13 @@ impl Builder<'_> {
             Some(_) => Vec::new(),
         };
         let several = self.is_on_several(plugin);
+        let name = if let Some(origin) = &key.3 {
+            format!("{}-{}-{origin}", plugin.id, shown(stream))
+        } else if key.1.is_some() && several {
+            format!("{}-{}", plugin.id, shown(stream))
+        } else {
+            plugin.id.clone()
+        };
         let mut end = match &modulated.ends {
             Some(None) => {
                 self.ends.insert(key, None);
@@ -77,17 +89,10 @@ impl Builder<'_> {
             None if self.spools(producer) => Some(self.spool(plugin, origin)?),
             None => {
                 let sink = End::Sink(self.sink(producer, stream, several));
-                Some(self.packed(plugin, packing, sink))
+                Some(self.packed(&name, plugin, packing, sink))
             }
         };
         if !modulated.steps.is_empty() || modulated.ends.is_some() {
-            let name = if let Some(origin) = &key.3 {
-                format!("{}-{}-{origin}", plugin.id, shown(stream))
-            } else if key.1.is_some() && several {
-                format!("{}-{}", plugin.id, shown(stream))
-            } else {
-                plugin.id.clone()
-            };
             let branch = self.draft.branch(format!("{name}-steps"), 0, plugin.span);
             self.modulated(branch, modulated, Some(stream));
             if let Some(end) = end {
@@ -128,11 +133,11 @@ impl Builder<'_> {
 
     /// Returns the way to a sink through these transforms. Those that make files have a branch of their own:
     /// files are no messages for a producer of traces.
-    fn packed(&mut self, plugin: &Plugin, packing: Vec<Step>, sink: End) -> End {
+    fn packed(&mut self, name: &str, plugin: &Plugin, packing: Vec<Step>, sink: End) -> End {
         if packing.is_empty() {
             return sink;
         }
-        let branch = self.draft.branch(format!("{}-objects", plugin.id), 0, plugin.span);
+        let branch = self.draft.branch(format!("{name}-objects"), 0, plugin.span);
         if let Some(branch) = self.draft.at(branch) {
             branch.steps = packing;
         }
@@ -164,7 +169,8 @@ impl Builder<'_> {
     pub(super) fn sink(&mut self, producer: usize, stream: &str, several: bool) -> usize {
         let plugin = &self.plugins.producers[producer];
         let by_stream = producers::depends_on_stream(&plugin.settings).then(|| stream.to_owned());
-        if let Some(sink) = self.sinks.get(&(producer, by_stream.clone())) {
+        let key = (producer, by_stream.as_deref().map(|stream| producers::target(&plugin.settings, stream)));
+        if let Some(sink) = self.sinks.get(&key) {
             return *sink;
         }
         let node = producers::sink(&plugin.settings, by_stream.as_deref(), self.version, self.report);
@@ -173,7 +179,7 @@ impl Builder<'_> {
             _ => plugin.id.clone(),
         };
         let sink = self.draft.sink(name, plugin.span, node);
-        self.sinks.insert((producer, by_stream), sink);
+        self.sinks.insert(key, sink);
         sink
     }
 

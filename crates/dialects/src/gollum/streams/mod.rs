@@ -33,6 +33,10 @@ pub(super) fn draft(plugins: &Plugins, version: Version, report: &mut Report) ->
     for plugin in plugins.producers.iter().chain(&plugins.routers) {
         names.extend(plugin.streams().into_iter().map(|(stream, _)| stream));
     }
+    // A producer of all streams may have a name for one that no other plugin mentions.
+    for producer in plugins.producers.iter().filter(|producer| is_on_all(producer)) {
+        names.extend(producers::mapped_streams(&producer.settings));
+    }
     let streams: Vec<String> =
         names.into_iter().filter(|name| ![ALL, LOGS, TRACES, ""].contains(&name.as_str())).collect();
     let mut builder = Builder {
@@ -53,6 +57,11 @@ pub(super) fn draft(plugins: &Plugins, version: Version, report: &mut Report) ->
     builder.traces();
     builder.leftovers();
     builder.draft
+}
+
+/// True if a producer listens to all streams.
+fn is_on_all(producer: &Plugin) -> bool {
+    producer.streams().iter().any(|(name, _)| name == ALL)
 }
 
 /// Identifies a target: the producer, the stream and the timeout (if they matter), and the stream that the
@@ -368,10 +377,8 @@ impl Builder<'_> {
         let rest = self.draft.branch(format!("{}-others", router.id), 2, span);
         self.feed(rest, Feed::Output(branch, others));
         let all = self.plugins.producers.iter().enumerate();
-        let all: Vec<usize> = all
-            .filter(|(_, producer)| producer.streams().iter().any(|(name, _)| name == ALL))
-            .map(|(index, _)| index)
-            .collect();
+        let all: Vec<usize> =
+            all.filter(|(_, producer)| is_on_all(producer)).map(|(index, _)| index).collect();
         // The name of the stream is in the field.
         self.broadcast(rest, &format!("{{{field}}}"), Some(stream), 0, &all);
         if all.is_empty() {

@@ -47,9 +47,9 @@ pub(super) const FORMER: &[OptionRule] = &[
     idle(
         "UploadOnShutdown",
         Flag,
-        "a run that ends sends all objects; one that is stopped and has `--state` continues them",
+        "a run that ends or is stopped sends all objects; after a kill, one with `--state` continues them",
     ),
     idle("BatchMaxMessages", Number, AT_ONCE),
-    idle("BatchTimeoutSec", Number, AT_ONCE),
+    used("BatchTimeoutSec", Number, "`pack: { max_age: … }`, without `LocalPath`"),
     idle("SendTimeframeMs", Number, MADE_WHOLE),
 ];

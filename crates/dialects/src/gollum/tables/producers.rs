@@ -271,6 +271,11 @@ pub(super) const KINDS: &[PluginKind] = &[
             ),
             used("FieldAfterFormat", Flag, "the place of `add_id` among the transforms (v0.4)"),
             used("IdentifierType", Text, "`kind` of `add_id` (v0.4)"),
+            idle(
+                "IdentifierDataFormatter",
+                Text,
+                "the identifier in the field is made of the message as it is (v0.4)",
+            ),
             refused("KeyFormatter", Text, KEY_FORMATTER),
             idle("KeyAfterFormat", Flag, OF_KEY),
         ],

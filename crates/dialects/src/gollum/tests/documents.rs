@@ -253,6 +253,17 @@ Drop: { Type: producer.Console, Streams: StreamC, Modulators: [format.Envelope: 
 }
 
 #[test]
+fn a_message_of_two_streams_comes_twice_to_a_producer_of_both() {
+    for producer in ["producer.Console", "deprecated.producer.S3"] {
+        let written = converted(&format!(
+            "In: {{ Type: consumer.Console, Streams: [s, t] }}\n\
+             Out: {{ Type: {producer}, Streams: [s, t], Modulators: [format.Hostname] }}\n"
+        ));
+        assert_eq!(written.matches("from: In").count(), 2, "{written}");
+    }
+}
+
+#[test]
 fn the_old_form_with_all_sorts() {
     assert_snapshot!(converted(
         r#"

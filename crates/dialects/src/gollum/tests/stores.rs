@@ -93,8 +93,9 @@ fn objects_of_the_former_producer_have_a_time_and_a_checksum() {
             "algorithm: sha1",
             "to: {name}{hash}.gz",
             "url: s3://bucket/a/?region=eu-west-1&endpoint=http://127.0.0.1:9000&default_storage_class=GLACIER",
+            "max_age: 3s",
         ],
-        &["max_age", "skip_signature", "virtual_host"],
+        &["skip_signature", "virtual_host"],
     );
     let text = producer(
         "Type: deprecated.producer.S3, PathFormatter: format.Identifier, LocalPath: there, TimestampWrite: ''",
@@ -129,6 +130,8 @@ fn the_former_producer_has_the_defaults_of_its_version() {
 fn what_is_wrong_with_objects_is_said() {
     for (settings, expected) in [
         ("Type: producer.AwsS3", "has no bucket"),
+        ("Type: producer.AwsS3, Bucket: 's3://logs'", "`Bucket` begins with what cannot be a bucket"),
+        ("Type: producer.S3, StreamMapping: { s: 's3://b/x' }", "`StreamMapping` begins with what cannot be"),
         ("Type: producer.AwsS3, Bucket: b, Credential: { Type: magic }", "`magic` is no kind of credentials"),
         (
             "Type: producer.AwsS3, Bucket: b, Rotation: { Timestamp: 2006/01 }",
@@ -139,6 +142,112 @@ fn what_is_wrong_with_objects_is_said() {
         let mistakes = mistakes(&producer(settings));
         assert!(mistakes.contains(expected), "{mistakes}");
     }
+}
+
+#[test]
+fn a_bucket_that_cannot_be_one_is_not_shown() {
+    let mistakes = mistakes(&producer("Type: producer.AwsS3, Bucket: 'me:letmein@logs'"));
+    assert!(mistakes.contains("`Bucket` begins with") && !mistakes.contains("`me:letmein"), "{mistakes}");
+}
+
+#[test]
+fn sizes_and_ages_of_objects_are_within_limits() {
+    let (huge, negative) = (i64::MAX, i64::MIN);
+    assert_has(
+        &producer(&format!(
+            "Type: producer.AwsS3, Bucket: b, Rotation: {{ SizeMB: {huge}, TimeoutMin: {huge} }}"
+        )),
+        &["max_file_bytes: 5120GiB", "max_age: 876000h"],
+        &["max_count"],
+    );
+    let former = |settings: &str| {
+        producer(&format!("Type: producer.S3, StreamMapping: {{ s: b/x }}, LocalPath: there, {settings}"))
+    };
+    let text = former(&format!("FileMaxMB: {huge}, FileMaxAgeSec: {huge}, ObjectMaxMessages: {huge}"));
+    assert_has(&text, &["max_file_bytes: 5242880MB", "max_age: 876000h", &format!("max_count: {huge}")], &[]);
+    // Each message is an object if none may be larger or older than nothing. It has no delimiter then.
+    for limits in [format!("FileMaxMB: {negative}, ObjectMaxMessages: 7"), "FileMaxAgeSec: 0".to_owned()] {
+        assert_has(&former(&limits), &["max_count: 1", "delimiter: "], &["max_count: 7", "delimiter: \\n"]);
+    }
+    assert_has(
+        &former("ObjectMaxMessages: 1, ObjectMessageDelimiter: x"),
+        &["delimiter: "],
+        &["delimiter: x"],
+    );
+    let text = producer("Type: producer.S3, StreamMapping: { s: b/x }, BatchTimeoutSec: 90");
+    assert_has(&text, &["max_age: 90s"], &[]);
+}
+
+#[test]
+fn names_of_objects_have_no_empty_parts() {
+    let text = producer("Type: producer.AwsS3, Bucket: b//a/, File: /in//x.log");
+    assert_has(&text, &["url: s3://b/a/in/?", "name: x_{time:"], &[]);
+    let text = producer("Type: producer.S3, StreamMapping: { s: b/a/.. }, TimestampWrite: ''");
+    assert_has(&text, &["name: {number}", "to: ..{hash}"], &[]);
+}
+
+#[test]
+fn objects_have_no_failover_that_keeps_their_messages_in_memory() {
+    for settings in ["Type: producer.AwsS3, Bucket: b", "Type: producer.S3, ChannelTimeoutMs: 5"] {
+        let text = format!(
+            "In: {{ Type: consumer.Console, Streams: s }}\n\
+             Out: {{ {settings}, Streams: s, FallbackStream: other }}\n\
+             Other: {{ Type: producer.Console, Streams: other }}\n"
+        );
+        assert_has(&text, &["max_age:"], &["failover:"]);
+        let remarks = remarks(&text, Version::V06);
+        assert!(remarks.contains("`FallbackStream` has no effect here"), "{remarks}");
+    }
+}
+
+#[test]
+fn streams_with_one_place_have_one_sink() {
+    let of_streams = |settings: &str| {
+        let text = format!(
+            "In: {{ Type: consumer.Console, Streams: [s, t] }}\n\
+             Out: {{ Type: deprecated.producer.S3, Streams: [s, t], {settings} }}\n"
+        );
+        let written = converted(&text);
+        (written.matches("objects:").count(), written.matches("pack:").count())
+    };
+    // `objects:` is also the end of a pipeline's name.
+    assert_eq!(of_streams("StreamMapping: { '*': b/x }").1, 1);
+    assert_eq!(of_streams("Region: eu-west-1").1, 1);
+    let (same, packs) = of_streams("StreamMapping: { s: b/x, t: b/x }");
+    let (others, _) = of_streams("StreamMapping: { s: b/x, t: b/y }");
+    assert_eq!((others - same, packs), (1, 2));
+}
+
+#[test]
+fn a_router_reaches_the_streams_that_only_a_mapping_names() {
+    let routed = |settings: &str| {
+        format!(
+            "In: {{ Type: consumer.Console, Streams: s }}\n\
+             Router: {{ Type: router.Metadata, Stream: s, Key: to }}\n\
+             Out: {{ Streams: '*', {settings} }}\n"
+        )
+    };
+    let text = routed("Type: producer.Kafka, Topics: { a: topic-of-a }");
+    assert_has(&text, &["topic: topic-of-a", "topic: {to}", "Router.a"], &[]);
+    let text = routed("Type: producer.S3, StreamMapping: { a: b/of-a, '*': b/x }");
+    assert_has(&text, &["name: of-a{time:", "name: x{time:"], &[]);
+    let mistakes = mistakes(&routed("Type: producer.S3, StreamMapping: { a: b/of-a }"));
+    assert!(mistakes.contains("A router chooses the stream"), "{mistakes}");
+}
+
+#[test]
+fn pipelines_of_objects_are_called_by_their_streams() {
+    let text = "In: { Type: consumer.Console, Streams: [s, t] }\n\
+                Out: { Type: producer.AwsS3, Bucket: b, Streams: [s, t] }\n\
+                Other: { Type: producer.Console, Streams: [s, t] }\n";
+    assert_has(text, &["Out-s-objects:", "Out-t-objects:"], &["Out-objects"]);
+}
+
+#[test]
+fn a_former_producer_to_which_nothing_is_sent_is_left_out() {
+    let text = "- \"consumer.Console\":\n    Stream: s\n- \"producer.Null\":\n    Stream: s\n\
+                - \"producer.S3\":\n    Stream: unused\n";
+    assert_has(text, &["discard:"], &["objects:", "has no bucket"]);
 }
 
 #[test]
@@ -177,6 +286,11 @@ fn options_of_librdkafka_become_those_of_the_sink() {
         &[],
     );
     assert_has(&producer("Type: native.KafkaProducer"), &["topic: default"], &["tls:", "auth:"]);
+    // librdkafka takes several brokers in one text, and its own port for one without.
+    let text = producer(
+        "Type: native.KafkaProducer, Servers: 'a:1, b,[::1]', SslCrlLocation: '', SslKeyPassword: ''",
+    );
+    assert_has(&text, &["a:1", "b:9092", "[::1]:9092"], &[]);
     for (settings, expected) in [
         ("SecurityProtocol: tls", "`tls` is not a security protocol"),
         ("SecurityProtocol: sasl_ssl", "`GSSAPI` has no equivalent"),
@@ -221,6 +335,8 @@ fn the_field_of_a_hash_in_the_old_form_is_an_identifier() {
     assert_has(&old("    Storage: list\n"), &["command: rpush"], &["add_id"]);
     let other = mistakes(&old("    FieldFormatter: format.Hostname\n"));
     assert!(other.contains("`format.Hostname` cannot make the field"), "{other}");
+    let unused = old("    IdentifierDataFormatter: format.Hostname\n");
+    assert!(remarks(&unused, Version::V04).contains("`IdentifierDataFormatter` has no effect here"));
     let key = mistakes(&old("    KeyFormatter: format.Hostname\n"));
     assert!(key.contains("`KeyFormatter` of `producer.Redis` has no equivalent"), "{key}");
     // An identifier of the message as it was, or as its formatters leave it.
@@ -238,6 +354,19 @@ fn a_key_that_later_versions_do_not_read_is_remarked() {
     let text = producer("Type: producer.Redis, Key: all, Storage: list");
     assert!(remarks(&text, Version::V06).contains("Without `KeyFrom`, all values go to the key `all`"));
     assert!(!remarks(&text, Version::V04).contains("KeyFrom"));
+}
+
+#[test]
+fn addresses_of_redis_are_those_of_go() {
+    for (address, expected) in [
+        ("6380", "servers: localhost:6380"),
+        (":6381", "servers: localhost:6381"),
+        ("TCP://db:1", "servers: db:1"),
+        ("UNIX:///run/redis.sock", "servers: unix:///run/redis.sock"),
+    ] {
+        let text = producer(&format!("Type: producer.Redis, Key: k, Storage: list, Address: '{address}'"));
+        assert_has(&text, &[expected], &[]);
+    }
 }
 
 #[test]

@@ -119,6 +119,11 @@ impl KeptFiles {
         self.sent.has_failed.load(SeqCst)
     }
 
+    /// True if files were finished that the last checkpoint has as unfinished.
+    pub(super) fn has_news(&self) -> bool {
+        !self.finished.is_empty()
+    }
+
     /// True if a finished file is on its way.
     pub(super) fn is_delivering(&self) -> bool {
         self.sent.delivering.load(SeqCst) > 0

@@ -4,8 +4,8 @@
 //! messages. They are settled together with the file, or by a checkpoint that has the unfinished file: see
 //! the module `kept`. After a kill, the next run continues that file, and reads the other messages again.
 //!
-//! It does not tick, and runs only when messages arrive. So a file older than `max_age` is finished by the
-//! next message, or by the end of the run.
+//! A file of the age `max_age` is finished also while no messages come. Its source may be waiting for their
+//! acks, and send no other messages until then.
 
 mod growing;
 mod kept;
@@ -66,9 +66,8 @@ pub struct Pack {
     /// The maximum number of messages in a file. By default there is no limit.
     #[serde(default)]
     max_count: Option<NonZeroU64>,
-    /// The maximum age of a file, for example `10m`: the next message after that time goes into a new file.
-    /// It is checked only when messages arrive, so without messages a file waits. By default there is no
-    /// limit.
+    /// The maximum age of a file, for example `10m`. A file of that age is finished, also while no messages
+    /// come. By default there is no limit.
     #[serde(default)]
     max_age: Option<TimeSpan>,
     /// The format of messages, for example `json`. By default messages are written as they are. This option
@@ -129,6 +128,10 @@ impl TransformConfig for Pack {
 
     fn is_sequential(&self) -> bool {
         true
+    }
+
+    fn ticks(&self) -> bool {
+        self.max_age.is_some()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
@@ -213,6 +216,18 @@ impl Transform for Packing {
 
     fn finish(&mut self, out: &mut Outputs) -> Result<(), Error> {
         self.finish_file(out)
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.file.as_ref()?.since.checked_add(self.max_age?)
+    }
+
+    fn tick(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        self.finish_old(out)
+    }
+
+    fn has_news(&self) -> bool {
+        self.kept.as_ref().is_some_and(KeptFiles::has_news)
     }
 
     fn pre_commit(&mut self) -> Result<(), Error> {

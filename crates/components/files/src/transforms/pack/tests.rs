@@ -124,6 +124,47 @@ fn a_file_that_is_too_old_is_finished_by_the_next_message() {
     assert_eq!(texts(&out.take_files()), [("1".to_owned(), "a\n".to_owned())]);
 }
 
+/// A source that waits for the acks of its messages sends no others until then.
+#[test]
+fn a_file_that_is_too_old_is_finished_while_no_message_comes() {
+    let pack = options::<Pack>("{ name: '{number}', max_age: 1ms }");
+    assert!(pack.ticks() && !options::<Pack>("{ name: p, max_count: 1 }").ticks());
+    let mut packing = pack.build(&context()).unwrap();
+    let mut out = Outputs::new("test".into());
+    assert_eq!(packing.due(), None);
+    packing.apply(batch(["a"]), &mut out).unwrap();
+    let due = packing.due().unwrap();
+    std::thread::sleep(due.saturating_duration_since(Instant::now()));
+    packing.tick(&mut out).unwrap();
+    assert_eq!(texts(&out.take_files()), [("1".to_owned(), "a\n".to_owned())]);
+    assert_eq!(packing.due(), None);
+    let mut young = options::<Pack>("{ name: p, max_age: 1h }").build(&context()).unwrap();
+    young.apply(batch(["a"]), &mut out).unwrap();
+    young.tick(&mut out).unwrap();
+    assert!(out.take_files().is_empty() && young.due().is_some());
+}
+
+/// Without a checkpoint, a later run would continue the file, and send it again.
+#[test]
+fn a_checkpoint_follows_a_finished_file_that_the_last_one_has() {
+    let state = tempfile::tempdir().unwrap();
+    let store = thalweg_engine::Store::open(state.path()).unwrap();
+    let journal = Some(thalweg_engine::Journal::new(Arc::new(store), "pack"));
+    let context = thalweg_engine::Context { resumes: true, resends: true, journal, ..context() };
+    let mut packing = options::<Pack>("{ name: p, max_age: 1ms }").build(&context).unwrap();
+    let mut out = Outputs::new("test".into());
+    packing.apply(batch(["a"]), &mut out).unwrap();
+    packing.pre_commit().unwrap();
+    assert!(!packing.has_news());
+    std::thread::sleep(Duration::from_millis(2));
+    packing.tick(&mut out).unwrap();
+    assert_eq!(out.take_files().len(), 1);
+    assert!(packing.has_news());
+    packing.pre_commit().unwrap();
+    assert!(!packing.has_news());
+    assert_eq!(packing.state(), Some(serde_json::json!({ "next": 2, "file": null })));
+}
+
 #[test]
 fn options_that_make_no_sense_are_mistakes() {
     let count = |yaml: &str| messages(options::<Pack>(yaml).check());
