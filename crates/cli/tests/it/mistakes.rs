@@ -451,7 +451,39 @@ sinks: { out: { file: { path: out.csv, encode: { format: csv, fields: [no, line.
         "{mistakes}"
     );
     assert!(mistakes.contains("`parse_json:"), "{mistakes}");
-    assert!(mistakes.contains("1 mistake in c.yaml"), "{mistakes}");
+    assert!(mistakes.contains("No message has a field `other` at `out`."), "{mistakes}");
+    assert!(mistakes.contains("2 mistakes in c.yaml"), "{mistakes}");
+}
+
+#[test]
+fn a_misspelled_field_of_a_sink_is_a_mistake_at_its_place() {
+    for (sink, place) in [
+        ("file: { path: 'kunde/{kunde}.txt' }", "8:32"),
+        ("file: { path: o, encode: { format: text, template: '{ kunde }' } }", "8:64"),
+        ("file: { path: o, encode: { format: csv, fields: [kunde] } }", "8:59"),
+        ("stdout: { encode: { format: json, fields: [kunde] } }", "8:53"),
+        ("objects: { url: 'o/{kunde}/{number}.json' }", "8:30"),
+        ("kafka: { brokers: 'h:1', topic: 't-{kunde}' }", "8:46"),
+        ("kafka: { brokers: 'h:1', topic: t, key: kunde }", "8:50"),
+    ] {
+        let text_of = |name: &str| {
+            format!(
+                "sources: {{ in: {{ file: {{ path: in.txt }} }} }}\npipelines:\n  main:\n    from: in\n    transforms: \
+                 [parse_regex: {{ pattern: '(?<kunden>.)' }}]\n    to: out\nsinks:\n  out: {{ {} }}\n",
+                sink.replace("{kunde}", &format!("{{{name}}}"))
+                    .replace(" kunde ", &format!(" {name} "))
+                    .replace("[kunde]", &format!("[{name}]"))
+            )
+        };
+        let said = mistakes(&text_of("kunde"));
+        assert!(said.contains("No message has a field `kunde` at `out`."), "{sink}: {said}");
+        assert!(said.contains("Did you mean `kunden`?"), "{sink}: {said}");
+        assert!(said.contains(&format!("c.yaml:{place}]")), "{sink}: {said}");
+        assert!(said.contains("1 mistake in c.yaml"), "{sink}: {said}");
+        let house = House::with(&[("c.yaml", &text_of("kunden"))]);
+        let checked = house.run(&["check", "c.yaml"]);
+        assert_eq!(checked.code, Some(0), "{sink}: {}", checked.err);
+    }
 }
 
 /// Behind a step with a mistake, the fields are not known.

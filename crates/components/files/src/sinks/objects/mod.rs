@@ -524,6 +524,10 @@ impl SinkConfig for ObjectsSink {
         Some(FileSink(Arc::new(self.clone())))
     }
 
+    fn fields(&self) -> Vec<String> {
+        self.paths().map_or_else(|_| Vec::new(), |paths| paths.fields())
+    }
+
     fn naming(&self) -> Option<Box<dyn Naming>> {
         let (store, _) = self.location().ok()?;
         Some(Box::new(ShownPaths {
