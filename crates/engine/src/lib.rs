@@ -42,7 +42,7 @@ pub mod testing;
 
 pub use buffer::{FoundBuffer, FoundSegment, Part, find_buffers};
 pub use component::{
-    Claim, Component, Context, Cost, Disposition, FieldMistake, FieldUse, FileError, FileReader,
+    Claim, Component, Context, Cost, Disposition, Endless, FieldMistake, FieldUse, FileError, FileReader,
     FileReaderConfig, FileSink, FileTransform, FileTransformConfig, Flow, InFlight, KnownFields, Link,
     Membership, Mistake, Naming, NeededField, OneName, Reads, Sink, SinkConfig, Source, SourceConfig, Step,
     TransactionPlace, Transform, TransformConfig, WaitingTransform, WaitingTransformConfig, WriteOutcome,

@@ -214,3 +214,29 @@ fn a_run_shows_remarks_unless_it_is_quiet() {
     let quiet = house.run_well(&["run", "x.yaml", "--dry-run", "--quiet"]);
     assert!(!quiet.err.contains("remark"), "{}", quiet.err);
 }
+
+#[test]
+fn a_schedule_with_a_source_that_never_ends_has_a_remark() {
+    for (source, end) in [
+        ("file: { path: '*.log', follow: true }", ", or change `follow` so that each run ends"),
+        ("exec: { command: [date], every: 1m }", ", or change `every` so that each run ends"),
+        ("exec: { command: [date], restart: true }", ", or change `restart` so that each run ends"),
+        ("http: { address: ':8080' }", ""),
+        ("mqtt: { servers: h, topics: t }", ", or give `end_after_idle`, so that each run ends"),
+    ] {
+        let text = format!("schedule: '@hourly'\n{}", of_sources(&[source], "discard: {}"));
+        let house = House::with(&[("x.yaml", &text)]);
+        let said = house.run(&["check", "x.yaml", "--json"]);
+        let found: Value = serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{said:?}"));
+        let remark = &found["remarks"][0];
+        let message = "`in0` never ends: the first run of the `schedule` is the only one, unless it fails.";
+        assert_eq!(remark["message"], message, "{source}: {said:?}");
+        let help = format!("Leave out `schedule`, and the run begins at once{end}.");
+        assert_eq!(remark["help"], help, "{source}: {said:?}");
+    }
+    for source in ["file: { path: '*.log' }", "exec: { command: [date] }"] {
+        let text = format!("schedule: '@hourly'\n{}", of_sources(&[source], "discard: {}"));
+        assert_eq!(checked(&text), [NONE; 2], "{source}");
+    }
+    assert_eq!(checked(&of_sources(&["http: {}"], "discard: {}"))[1], NONE);
+}

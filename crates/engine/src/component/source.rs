@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use thalweg_config::ByteSize;
 
-use super::{Claim, Context, Flow, KnownFields, Membership, Mistake, Reads, TransactionPlace};
+use super::{Claim, Context, Endless, Flow, KnownFields, Membership, Mistake, Reads, TransactionPlace};
 use crate::{Error, SourceOutput};
 
 /// Reads messages or files. One instance runs as one task.
@@ -31,6 +31,11 @@ pub trait SourceConfig: Send + Sync {
     /// Returns what is known of the fields of its messages. By default nothing is.
     fn fields(&self) -> KnownFields {
         KnownFields::unknown()
+    }
+
+    /// Returns why it never ends by itself, if it does not. A remark is given if a schedule waits for its end.
+    fn endless(&self) -> Option<Endless> {
+        None
     }
 
     /// True if [`Source::run`] blocks. Blocking sources get a dedicated thread; others may share the threads

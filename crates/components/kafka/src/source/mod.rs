@@ -28,7 +28,8 @@ use serde::Deserialize;
 use thalweg_codec::framing::check_limit;
 use thalweg_config::{ByteSize, List, TimeSpan};
 use thalweg_engine::{
-    Component, Context, Error, KnownFields, Membership, Mistake, Source, SourceConfig, TransactionPlace,
+    Component, Context, Endless, Error, KnownFields, Membership, Mistake, Source, SourceConfig,
+    TransactionPlace,
 };
 use thalweg_net::net::check_fetch_size;
 
@@ -247,6 +248,10 @@ sinks:
 }
 
 impl SourceConfig for KafkaSource {
+    fn endless(&self) -> Option<Endless> {
+        Endless::unless("end_after_idle", self.end_after_idle.is_some())
+    }
+
     fn fields(&self) -> KnownFields {
         KnownFields::of(self.fields.iter().filter_map(|name| Some(Field::new(name)?.described(name))))
     }

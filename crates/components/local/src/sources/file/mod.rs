@@ -35,7 +35,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thalweg_config::{List, Pattern as Regex, TimeSpan};
 use thalweg_engine::{
-    Component, Context, Error, Journal, KnownFields, Mistake, Reads, Source, SourceConfig, SourceOutput,
+    Component, Context, Endless, Error, Journal, KnownFields, Mistake, Reads, Source, SourceConfig,
+    SourceOutput,
 };
 
 use find::{Finder, Findings, Found};
@@ -188,6 +189,10 @@ sinks:
 }
 
 impl SourceConfig for FileSource {
+    fn endless(&self) -> Option<Endless> {
+        Endless::by("follow", self.follow)
+    }
+
     fn fields(&self) -> KnownFields {
         KnownFields::none()
     }

@@ -14,7 +14,9 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, List, TimeSpan};
-use thalweg_engine::{Claim, Component, Context, Error, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{
+    Claim, Component, Context, Endless, Error, Mistake, Source, SourceConfig, SourceOutput,
+};
 
 use crate::net::{Address, Announce, Client, ListenOptions, Listener, Respond, UnixSocket, defaults, serve};
 use crate::web::{Admission, RequestOptions, converse_until_stopped};
@@ -149,6 +151,10 @@ sinks:
 }
 
 impl SourceConfig for HttpSource {
+    fn endless(&self) -> Option<Endless> {
+        Some(Endless::Always)
+    }
+
     fn blocks(&self) -> bool {
         false
     }

@@ -30,7 +30,7 @@ use serde::Deserialize;
 use thalweg_codec::charset::Charset;
 use thalweg_codec::stream_framing::StreamFraming;
 use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig};
+use thalweg_engine::{Component, Context, Endless, Error, KnownFields, Mistake, Source, SourceConfig};
 
 use crate::json_path::JsonPath;
 use crate::net::{defaults, long_time};
@@ -311,6 +311,10 @@ sinks:
 }
 
 impl SourceConfig for HttpClient {
+    fn endless(&self) -> Option<Endless> {
+        Endless::by("every", self.every.is_some())
+    }
+
     fn fields(&self) -> KnownFields {
         KnownFields::none()
     }

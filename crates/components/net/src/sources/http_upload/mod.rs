@@ -14,7 +14,9 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_engine::{Claim, Component, Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{
+    Claim, Component, Context, Endless, Error, Flow, Mistake, Source, SourceConfig, SourceOutput,
+};
 
 use crate::net::{Address, Announce, Client, ListenOptions, Listener, UnixSocket, defaults, serve};
 use crate::upload::{self, Accept, Room};
@@ -131,6 +133,10 @@ sinks:
 }
 
 impl SourceConfig for HttpUpload {
+    fn endless(&self) -> Option<Endless> {
+        Some(Endless::Always)
+    }
+
     fn blocks(&self) -> bool {
         false
     }

@@ -22,7 +22,7 @@ use serde::Deserialize;
 use thalweg_codec::otlp::Signal;
 use thalweg_config::{ByteSize, List, TimeSpan};
 use thalweg_engine::{
-    Claim, Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput,
+    Claim, Component, Context, Endless, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput,
 };
 
 use crate::net::{
@@ -146,6 +146,10 @@ sinks:
 }
 
 impl SourceConfig for OtlpSource {
+    fn endless(&self) -> Option<Endless> {
+        Some(Endless::Always)
+    }
+
     fn blocks(&self) -> bool {
         false
     }

@@ -21,7 +21,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::exposition::is_label;
 use thalweg_config::{ByteSize, List, TimeSpan};
-use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{
+    Component, Context, Endless, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput,
+};
 use tokio::task::JoinSet;
 
 use crate::net::{defaults, long_time};
@@ -165,6 +167,10 @@ sinks:
 }
 
 impl SourceConfig for PrometheusScrape {
+    fn endless(&self) -> Option<Endless> {
+        Endless::by("every", self.every.is_some())
+    }
+
     fn fields(&self) -> KnownFields {
         KnownFields::of(rows::fields())
     }

@@ -12,7 +12,9 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::TimeSpan;
-use thalweg_engine::{Claim, Component, Context, Error, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{
+    Claim, Component, Context, Endless, Error, Mistake, Source, SourceConfig, SourceOutput,
+};
 
 use crate::net::{
     Address, Announce, Client, Connection, ListenOptions, Listener, Plain, SocketOptions, defaults, serve,
@@ -71,6 +73,10 @@ sinks:
 }
 
 impl SourceConfig for ProxySource {
+    fn endless(&self) -> Option<Endless> {
+        Some(Endless::Always)
+    }
+
     fn blocks(&self) -> bool {
         false
     }

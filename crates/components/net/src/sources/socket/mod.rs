@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::TimeSpan;
 use thalweg_engine::{
-    Claim, Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput,
+    Claim, Component, Context, Endless, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput,
 };
 
 use crate::net::{
@@ -99,6 +99,10 @@ sinks:
 }
 
 impl SourceConfig for SocketSource {
+    fn endless(&self) -> Option<Endless> {
+        Some(Endless::Always)
+    }
+
     fn fields(&self) -> KnownFields {
         KnownFields::none()
     }

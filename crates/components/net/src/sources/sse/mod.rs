@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::columns::FieldType;
 use thalweg_config::{ByteSize, List, TimeSpan};
-use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig};
+use thalweg_engine::{Component, Context, Endless, Error, KnownFields, Mistake, Source, SourceConfig};
 
 use crate::net::{check_timeout, defaults, long_time};
 use crate::requests::{Auth, Endpoint};
@@ -153,6 +153,10 @@ sinks:
 }
 
 impl SourceConfig for SseSource {
+    fn endless(&self) -> Option<Endless> {
+        Endless::unless("end_after_idle", self.end_after_idle.is_some())
+    }
+
     fn fields(&self) -> KnownFields {
         let text = |name: &str| Some(FieldType::Text.field(name));
         self.parts().iter().fold(KnownFields::none(), |known, (name, _)| known.with(name, text(name)))

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{
-    Claim, Component, Context, Error, Mistake, Received, Source, SourceConfig, SourceOutput,
+    Claim, Component, Context, Endless, Error, Mistake, Received, Source, SourceConfig, SourceOutput,
 };
 
 use crate::net::{
@@ -157,6 +157,10 @@ sinks:
 }
 
 impl SourceConfig for SyslogSource {
+    fn endless(&self) -> Option<Endless> {
+        Some(Endless::Always)
+    }
+
     fn blocks(&self) -> bool {
         false
     }
