@@ -17,11 +17,12 @@ use arrow_schema::Field;
 use chrono::Utc;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
-use thalweg_config::{FormatError, register_format};
+use thalweg_config::{FormatError, Mistake, register_format};
 use thalweg_record::{Ack, Batch, PAYLOAD, PayloadWriter};
 
 use crate::block::Block;
 use crate::braces;
+use crate::foreign;
 use crate::time_text::TimeText;
 use crate::values::Values;
 
@@ -87,6 +88,15 @@ impl Template {
             Some(Piece::Literal(text)) => text,
             _ => "",
         }
+    }
+
+    /// Returns the remark on an option with this template whose text has a placeholder of another program.
+    pub fn remark(&self, option: &'static str) -> Option<Mistake> {
+        let text = |piece: &Piece| match piece {
+            Piece::Literal(text) => text.replace('{', "{{").replace('}', "}}"),
+            Piece::Column { name, .. } => format!("{{{name}}}"),
+        };
+        foreign::remark(option, &self.pieces.iter().map(text).collect::<String>())
     }
 
     /// Returns the template without the first bytes of its [`prefix`](Self::prefix).

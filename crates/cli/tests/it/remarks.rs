@@ -240,3 +240,18 @@ fn a_schedule_with_a_source_that_never_ends_has_a_remark() {
     }
     assert_eq!(checked(&of_sources(&["http: {}"], "discard: {}"))[1], NONE);
 }
+
+#[test]
+fn a_time_as_other_programs_write_it_has_a_remark() {
+    for (sink, format, option) in [
+        ("file: { path: 'out/log-%Y-%m-%d.log' }", "%Y-%m-%d", "path"),
+        ("objects: { url: 'out/%Y/%m/all.log' }", "%Y/%m", "url"),
+        ("elasticsearch: { url: 'http://h', index: 'logs-%Y.%m.%d' }", "%Y.%m.%d", "index"),
+    ] {
+        let found = checked(&of_sources(&["file: { path: '*.log' }"], sink));
+        let expected = format!("`{format}` in `{option}` is plain text: a time is written in braces.");
+        assert_eq!(found, [Vec::new(), vec![expected]], "{sink}");
+    }
+    let sink = "file: { path: 'out/{now:%Y-%m-%d}.log' }";
+    assert_eq!(checked(&of_sources(&["file: { path: '*.log' }"], sink)), [NONE; 2]);
+}

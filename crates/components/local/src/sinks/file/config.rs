@@ -412,6 +412,10 @@ impl SinkConfig for FileConfig {
         self.path.fields()
     }
 
+    fn remarks(&self) -> Vec<Mistake> {
+        self.path.remark("path").into_iter().collect()
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
         if self.encode.table().is_some() {
             return table::build(self, context);

@@ -131,7 +131,7 @@ impl SinkConfig for ElasticsearchConfig {
     }
 
     fn remarks(&self) -> Vec<Mistake> {
-        self.options.remarks()
+        self.options.remarks().into_iter().chain(self.index.remark("index")).collect()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
