@@ -128,8 +128,8 @@ impl Template {
     }
 }
 
-/// Adds to the reasons of rejected messages which fields of these templates have no value there. Each reason is
-/// given with the row of its message.
+/// Adds to the reasons of rejected messages which fields of these templates have no value there. Each reason
+/// is given with the row of its message.
 pub fn explain<'t>(
     templates: impl IntoIterator<Item = &'t Template>,
     batch: &Batch,

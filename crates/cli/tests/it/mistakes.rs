@@ -393,6 +393,31 @@ sinks: { out: discard }
 }
 
 #[test]
+fn declared_types_and_values_that_are_no_conditions_are_mistakes() {
+    for (transforms, expected) in [
+        ("parse_json: { types: { a: int } } }, { set: { d: now() - a }", "`now() - a` cannot be evaluated:"),
+        (
+            "parse_json: { fields: [a, s], types: { a: int } } }, { filter: a",
+            "`a` is not a condition: it returns a number.",
+        ),
+        ("parse_json: {} }, { filter: upper(s)", "`upper(s)` is not a condition: it returns text."),
+        ("set: { z: \"'a' + 1\" }", "`'a'` is no number, so `+` has no result for any message."),
+        (
+            "set: { z: \"to_timestamp(ts, 'yyyy-MM-dd')\" }",
+            "`'yyyy-MM-dd'` is no format of a time: it has no `%`.",
+        ),
+    ] {
+        let text = format!(
+            "sources: {{ in: {{ file: {{ path: in.txt }} }} }}\npipelines:\n  main: {{ from: in, transforms: [{{ \
+             {transforms} }}], to: out }}\nsinks: {{ out: discard }}\n"
+        );
+        let said = mistakes(&text);
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(expected), "{transforms}: {said}");
+    }
+}
+
+#[test]
 fn a_field_that_some_message_may_have_is_no_mistake() {
     for transforms in [
         "parse_json: {}}, {filter: a > 5}",

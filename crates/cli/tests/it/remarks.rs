@@ -255,3 +255,34 @@ fn a_time_as_other_programs_write_it_has_a_remark() {
     let sink = "file: { path: 'out/{now:%Y-%m-%d}.log' }";
     assert_eq!(checked(&of_sources(&["file: { path: '*.log' }"], sink)), [NONE; 2]);
 }
+
+#[test]
+fn what_an_expression_probably_does_not_mean_has_a_remark() {
+    let known = "parse_json: { fields: [a, s] }";
+    let unknown = "parse_json: {}";
+    for (parse, transform, expected) in [
+        (known, "filter: ts IS NULL", "No message has a field `ts` here: in `ts IS NULL` it is always NULL."),
+        (
+            known,
+            "route: { b: \"coalesce(ss, 'x') = 'x'\" }",
+            "No message has a field `ss` here: in `coalesce(ss, 'x') = 'x'` it is always NULL.",
+        ),
+        (
+            unknown,
+            "set: { w: s | upper }",
+            "`s | upper` joins the bits of two numbers, and `upper` is a field there.",
+        ),
+        (unknown, "filter: 's <> \"y\"'", "`\"y\"` is the name of a field, because of its double quotes."),
+    ] {
+        let more = if transform.starts_with("route") { ", more: { from: main.b, to: out }" } else { "" };
+        let text = format!(
+            "sources: {{ in: {{ file: {{ path: '*.log' }} }} }}\npipelines: {{ main: {{ from: in, transforms: [{{ \
+             {parse} }}, {{ {transform} }}], to: out }}{more} }}\nsinks: {{ out: {{ discard: {{}} }} }}\n"
+        );
+        assert_eq!(checked(&text), [Vec::new(), vec![expected.to_owned()]], "{transform}");
+    }
+    let text = "sources: { in: { file: { path: '*.log' } } }\npipelines:\n  main:\n    from: in\n    transforms:\n      \
+                - parse_json: { fields: [a, s] }\n      - set: { b: a, c: \"coalesce(b, 'x')\" }\n      \
+                - filter: c IS NULL OR s IS NULL\n    to: out\nsinks: { out: { discard: {} } }\n";
+    assert_eq!(checked(text), [NONE; 2]);
+}

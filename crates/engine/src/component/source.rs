@@ -33,7 +33,8 @@ pub trait SourceConfig: Send + Sync {
         KnownFields::unknown()
     }
 
-    /// Returns why it never ends by itself, if it does not. A remark is given if a schedule waits for its end.
+    /// Returns why it never ends by itself, if it does not. A remark is given if a schedule waits for its
+    /// end.
     fn endless(&self) -> Option<Endless> {
         None
     }

@@ -70,11 +70,27 @@ pub(super) fn check(document: &Document, graph: &Graph, diagnostics: &mut Diagno
         }
         named.retain(|name| known.lacks(name));
         for name in named {
-            // Others are defaults: nobody misspelled them.
+            // Others are defaults.
             let Some((node, range)) = naming(item, &name) else { continue };
             let mut error = lacking(&name, &sink.name, &known, known.names());
             error.range = range;
             diagnostics.push(error.in_document(node, document.text()));
+        }
+    }
+}
+
+/// Adds the remarks of the steps of a graph without mistakes.
+pub(super) fn add_remarks(document: &Document, graph: &Graph, index: &Index<'_>, found: &mut Diagnostics) {
+    if graph.unknown_fields == UnknownFields::Accept {
+        return;
+    }
+    let written = Section::of(document.root(), "pipelines");
+    let entering = entering(&written, index);
+    for pipeline in &graph.pipelines {
+        let mut known = entering.get(&pipeline.name).cloned().unwrap_or_default();
+        for (item, transform) in written.steps(&pipeline.name).iter().zip(&pipeline.transforms) {
+            report(transform.config.remarks(&known), item, document, found);
+            known = transform.config.fields_after(known);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use thalweg_config::{Diagnostics, Document, Node, Span};
 
-use super::fields::{entering, reaching};
+use super::fields::{add_remarks, entering, reaching};
 use super::list;
 use super::sections::{Section, Sections};
 use crate::component::{Endless, KnownFields, Membership, TransactionPlace};
@@ -33,6 +33,7 @@ pub fn remarks(document: &Document, graph: &Graph) -> Diagnostics {
     remarks.of_ids();
     remarks.of_groups();
     remarks.of_schedule();
+    add_remarks(document, graph, &remarks.index, &mut remarks.found);
     remarks.found
 }
 
