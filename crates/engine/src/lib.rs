@@ -57,7 +57,7 @@ pub use metrics::{ComponentCounts, ComponentMetrics};
 pub use missing::MissingField;
 pub use plan::{Destination, FailoverStage, Operator, Plan, Segment, SinkStage, SourceStage, Target};
 pub use positions::{Checkpoint, Positions};
-pub use read::{advice, check_fields, check_memory, is_name, read, read_checked, remarks};
+pub use read::{absent_files, advice, check_fields, check_memory, is_name, read, read_checked, remarks};
 pub use reference::{OptionReference, Reference};
 pub use registry::{Built, Definition, Registry, Role};
 pub use rejects::Rejects;

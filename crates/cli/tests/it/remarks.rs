@@ -221,7 +221,7 @@ fn a_schedule_with_a_source_that_never_ends_has_a_remark() {
         ("file: { path: '*.log', follow: true }", ", or change `follow` so that each run ends"),
         ("exec: { command: [date], every: 1m }", ", or change `every` so that each run ends"),
         ("exec: { command: [date], restart: true }", ", or change `restart` so that each run ends"),
-        ("http: { address: ':8080' }", ""),
+        ("http: { address: ':8080' }", ", or give `end_after_idle`, so that each run ends"),
         ("mqtt: { servers: h, topics: t }", ", or give `end_after_idle`, so that each run ends"),
     ] {
         let text = format!("schedule: '@hourly'\n{}", of_sources(&[source], "discard: {}"));
@@ -285,4 +285,49 @@ fn what_an_expression_probably_does_not_mean_has_a_remark() {
                 - parse_json: { fields: [a, s] }\n      - set: { b: a, c: \"coalesce(b, 'x')\" }\n      \
                 - filter: c IS NULL OR s IS NULL\n    to: out\nsinks: { out: { discard: {} } }\n";
     assert_eq!(checked(text), [NONE; 2]);
+}
+
+#[test]
+fn a_file_that_does_not_exist_has_a_remark_in_a_check_only() {
+    let none = "discard: {}";
+    for (source, sink, expected) in [
+        ("file: { path: in.txt }", none, "`in.txt`, which `in0` reads, does not exist."),
+        (
+            "file: { path: x.yaml }",
+            "http: { url: 'https://h', tls: { ca: no.pem } }",
+            "`no.pem`, which `out` reads, does not exist.",
+        ),
+        (
+            "http: { address: ':1', tls: { certificate: x.yaml, key: no.key } }",
+            none,
+            "`no.key`, which `in0` reads, does not exist.",
+        ),
+    ] {
+        assert_eq!(
+            checked(&of_sources(&[source], sink)),
+            [Vec::new(), vec![expected.to_owned()]],
+            "{source}"
+        );
+    }
+    for source in ["file: { path: in.txt, follow: true }", "file: { path: in.txt, on_missing: ignore }"] {
+        assert_eq!(checked(&of_sources(&[source], none)), [NONE; 2], "{source}");
+    }
+    let house = House::with(&[("x.yaml", &of_sources(&["file: { path: in.txt }"], none))]);
+    let ran = house.run(&["run", "x.yaml"]);
+    assert!(!ran.err.contains("remark"), "{ran:?}");
+}
+
+#[test]
+fn a_method_that_servers_hardly_know_has_a_remark() {
+    let sink = |method: &str| format!("http: {{ url: 'http://h', method: {method} }}");
+    for (method, near) in [("FETCH", "PATCH"), ("post", "POST")] {
+        let text = of_sources(&["file: { path: '*.log' }"], &sink(method));
+        let house = House::with(&[("x.yaml", &text)]);
+        let said = house.run(&["check", "x.yaml", "--json"]);
+        let found: Value = serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{said:?}"));
+        let message = format!("`{method}` is a method that few servers know.");
+        assert_eq!(found["remarks"][0]["message"], message);
+        assert_eq!(found["remarks"][0]["help"], format!("Did you mean `{near}`?"));
+    }
+    assert_eq!(checked(&of_sources(&["file: { path: '*.log' }"], &sink("PUT"))), [NONE; 2]);
 }

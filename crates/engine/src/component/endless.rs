@@ -3,8 +3,6 @@
 /// Why a source reads until the run is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Endless {
-    /// It takes what others send.
-    Always,
     /// This option says so.
     By(&'static str),
     /// This option, which would end it, is not given.

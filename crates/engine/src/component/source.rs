@@ -1,5 +1,7 @@
 //! Sources.
 
+use std::path::PathBuf;
+
 use async_trait::async_trait;
 use thalweg_config::ByteSize;
 
@@ -108,6 +110,12 @@ pub trait SourceConfig: Send + Sync {
     /// Returns the mistakes in options that need more memory than the process has for data in flight.
     fn check_memory(&self, memory: ByteSize) -> Vec<Mistake> {
         let _ = memory;
+        Vec::new()
+    }
+
+    /// Returns the local files without which a run cannot begin, each with the option that names it. A check
+    /// gives a remark if one does not exist.
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
         Vec::new()
     }
 

@@ -166,7 +166,6 @@ impl Remarks<'_> {
         for source in self.index.graph.sources.iter().filter(|source| !source.config.is_auxiliary()) {
             let Some(endless) = source.config.endless() else { continue };
             let (option, end) = match endless {
-                Endless::Always => (None, String::new()),
                 Endless::By(option) => {
                     (Some(option), format!(", or change `{option}` so that each run ends"))
                 }

@@ -18,6 +18,7 @@ mod saved;
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -297,6 +298,10 @@ impl SourceConfig for KafkaSource {
     // It commits only what a saved checkpoint covers.
     fn rereads(&self) -> bool {
         true
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.cluster.needed_files()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

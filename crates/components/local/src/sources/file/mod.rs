@@ -209,6 +209,12 @@ impl SourceConfig for FileSource {
         filtered.collect()
     }
 
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        let is_plain = |path: &&String| !path.contains(['*', '?', '[', ']']);
+        let is_needed = !self.follow && self.on_missing == OnMissing::Error;
+        self.path.iter().filter(|_| is_needed).filter(is_plain).map(|path| ("path", path.into())).collect()
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         let max_age = self.max_age.map(TimeSpan::duration);
         Ok(Box::new(Files {

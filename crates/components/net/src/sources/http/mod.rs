@@ -8,6 +8,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -152,7 +153,7 @@ sinks:
 
 impl SourceConfig for HttpSource {
     fn endless(&self) -> Option<Endless> {
-        Some(Endless::Always)
+        self.listen.endless()
     }
 
     fn blocks(&self) -> bool {
@@ -174,6 +175,10 @@ impl SourceConfig for HttpSource {
 
     fn claims(&self) -> Vec<Claim> {
         Claim::port("address", "tcp", &self.address).into_iter().collect()
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.listen.needed_files()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

@@ -24,6 +24,7 @@ mod tests;
 mod trail;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -342,6 +343,10 @@ impl SourceConfig for HttpClient {
 
     fn remarks(&self) -> Vec<Mistake> {
         long_time("timeout", self.timeout).into_iter().collect()
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.tls.files()
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Source>, Error> {

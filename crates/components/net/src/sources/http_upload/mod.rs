@@ -8,6 +8,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -134,7 +135,7 @@ sinks:
 
 impl SourceConfig for HttpUpload {
     fn endless(&self) -> Option<Endless> {
-        Some(Endless::Always)
+        self.listen.endless()
     }
 
     fn blocks(&self) -> bool {
@@ -156,6 +157,10 @@ impl SourceConfig for HttpUpload {
 
     fn claims(&self) -> Vec<Claim> {
         Claim::port("address", "tcp", &self.address).into_iter().collect()
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.listen.needed_files()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

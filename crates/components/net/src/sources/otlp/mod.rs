@@ -147,7 +147,7 @@ sinks:
 
 impl SourceConfig for OtlpSource {
     fn endless(&self) -> Option<Endless> {
-        Some(Endless::Always)
+        self.listen.endless()
     }
 
     fn blocks(&self) -> bool {
@@ -175,6 +175,10 @@ impl SourceConfig for OtlpSource {
             KnownFields::of(fields.fields().iter().map(|field| field.as_ref().clone()))
         });
         known.reduce(KnownFields::or).unwrap_or_else(KnownFields::none)
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.listen.needed_files()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

@@ -12,6 +12,7 @@ mod target;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
@@ -204,6 +205,10 @@ impl SourceConfig for PrometheusScrape {
             Mistake::new("auth", message).help("Give `user` and `password`, or `bearer`.")
         });
         late.into_iter().chain(of_store).chain(long_time("timeout", self.timeout)).collect()
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.tls.files()
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Source>, Error> {

@@ -5,6 +5,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -100,7 +101,7 @@ sinks:
 
 impl SourceConfig for SocketSource {
     fn endless(&self) -> Option<Endless> {
-        Some(Endless::Always)
+        self.listen.endless()
     }
 
     fn fields(&self) -> KnownFields {
@@ -126,6 +127,10 @@ impl SourceConfig for SocketSource {
 
     fn claims(&self) -> Vec<Claim> {
         self.address.claim("address").into_iter().collect()
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.listen.needed_files()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

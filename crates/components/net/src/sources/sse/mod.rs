@@ -14,6 +14,7 @@ mod listen;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -189,6 +190,10 @@ impl SourceConfig for SseSource {
     fn remarks(&self) -> Vec<Mistake> {
         let times = [("timeout", self.timeout), ("idle_timeout", self.idle_timeout)];
         times.into_iter().filter_map(|(option, time)| long_time(option, time)).collect()
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.tls.files()
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Source>, Error> {

@@ -6,6 +6,7 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -158,7 +159,7 @@ sinks:
 
 impl SourceConfig for SyslogSource {
     fn endless(&self) -> Option<Endless> {
-        Some(Endless::Always)
+        self.listen.endless()
     }
 
     fn blocks(&self) -> bool {
@@ -180,6 +181,10 @@ impl SourceConfig for SyslogSource {
 
     fn claims(&self) -> Vec<Claim> {
         self.address.claim("address").into_iter().collect()
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.listen.needed_files()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
