@@ -82,7 +82,7 @@ pub(crate) fn remarks(sql: &str, tree: &mut Expr, is_known: &dyn Fn(&str) -> boo
 }
 
 fn collect(sql: &str, expr: &mut Expr, is_known: &dyn Fn(&str) -> bool, found: &mut Vec<ExpressionError>) {
-    if let Expr::BinaryOp { left, op, right } = expr {
+    if let Expr::BinaryOp { left, op, right } = &*expr {
         found.extend(pipe(sql, left, op, right, is_known));
         found.extend(quoted(sql, left, op, right, is_known));
     }

@@ -238,7 +238,7 @@ fn a_schedule_with_a_source_that_never_ends_has_a_remark() {
         let text = format!("schedule: '@hourly'\n{}", of_sources(&[source], "discard: {}"));
         assert_eq!(checked(&text), [NONE; 2], "{source}");
     }
-    assert_eq!(checked(&of_sources(&["http: {}"], "discard: {}"))[1], NONE);
+    assert_eq!(checked(&of_sources(&["http: { address: ':8080' }"], "discard: {}"))[1], NONE);
 }
 
 #[test]

@@ -11,15 +11,15 @@ use crate::graph::Graph;
 /// be that of the document.
 pub fn absent_files(document: &Document, graph: &Graph) -> Diagnostics {
     let root = document.root();
-    let sections = Sections::of(root);
+    let sections = &Sections::of(root);
     let mut found = document.diagnostics();
     let sources = graph.sources.iter().flat_map(|source| {
         let files = source.config.needed_files().into_iter();
-        files.map(|file| (&sections.sources, &source.name, source.kind, file))
+        files.map(move |file| (&sections.sources, &source.name, source.kind, file))
     });
     let sinks = graph.sinks.iter().flat_map(|sink| {
         let files = sink.config.needed_files().into_iter();
-        files.map(|file| (&sections.sinks, &sink.name, sink.kind, file))
+        files.map(move |file| (&sections.sinks, &sink.name, sink.kind, file))
     });
     for (section, name, kind, (option, path)) in sources.chain(sinks) {
         // Without permission to look, nothing is known.
