@@ -35,6 +35,7 @@ pub mod delimiter;
 pub mod digest;
 pub mod encode;
 pub mod exposition;
+pub mod foreign;
 pub mod framing;
 pub mod journal;
 pub mod json;

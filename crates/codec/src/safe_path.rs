@@ -41,7 +41,7 @@ pub fn safe<'a>(rendered: &'a [u8], fixed: &str) -> Result<&'a str, String> {
             "." | ".." => return Err(format!("the file name `{}` has `{part}` in it", shown())),
             _ if part.starts_with('.') && !may_hide => {
                 return Err(format!(
-                    "the file name `{}` has a part that begins with `.`: a field may be missing or empty",
+                    "the file name `{}` has a part that begins with `.`",
                     shown()
                 ));
             }
@@ -97,11 +97,11 @@ mod tests {
         assert!(refused(format!("out/x-{}", "é".repeat(130)).as_bytes()).ends_with("is 262 bytes long"));
         assert_eq!(
             safe(b"out/.jsonl", "out/").unwrap_err(),
-            "the file name `out/.jsonl` has a part that begins with `.`: a field may be missing or empty"
+            "the file name `out/.jsonl` has a part that begins with `.`"
         );
         assert_eq!(safe(b"out/.a/b", "out/."), Ok("out/.a/b"));
         let hidden =
-            "the file name `out/.a/.b` has a part that begins with `.`: a field may be missing or empty";
+            "the file name `out/.a/.b` has a part that begins with `.`";
         assert_eq!(safe(b"out/.a/.b", "out/."), Err(hidden.to_owned()));
         for (name, fixed) in [("/etc/passwd", ""), ("out//abs", "out/"), ("", "")] {
             let expected = format!("the file name `{name}` has an empty part");

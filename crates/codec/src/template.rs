@@ -7,6 +7,8 @@
 //! See docs/decisions/028-one-column-transforms-share-a-target.md.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
 
@@ -15,11 +17,12 @@ use arrow_schema::Field;
 use chrono::Utc;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
-use thalweg_config::{FormatError, register_format};
+use thalweg_config::{FormatError, Mistake, register_format};
 use thalweg_record::{Ack, Batch, PAYLOAD, PayloadWriter};
 
 use crate::block::Block;
 use crate::braces;
+use crate::foreign;
 use crate::time_text::TimeText;
 use crate::values::Values;
 
@@ -87,6 +90,15 @@ impl Template {
         }
     }
 
+    /// Returns the remark on an option with this template whose text has a placeholder of another program.
+    pub fn remark(&self, option: &'static str) -> Option<Mistake> {
+        let text = |piece: &Piece| match piece {
+            Piece::Literal(text) => text.replace('{', "{{").replace('}', "}}"),
+            Piece::Column { name, .. } => format!("{{{name}}}"),
+        };
+        foreign::remark(option, &self.pieces.iter().map(text).collect::<String>())
+    }
+
     /// Returns the template without the first bytes of its [`prefix`](Self::prefix).
     #[must_use]
     pub fn without_prefix(&self, bytes: usize) -> Self {
@@ -113,6 +125,43 @@ impl Template {
         }
         bound.end();
         BoundTemplate { pieces: bound.pieces }
+    }
+}
+
+/// Adds to the reasons of rejected messages which fields of these templates have no value there. Each reason
+/// is given with the row of its message.
+pub fn explain<'t>(
+    templates: impl IntoIterator<Item = &'t Template>,
+    batch: &Batch,
+    rejected: &mut [(u32, String)],
+) {
+    if rejected.is_empty() {
+        return;
+    }
+    let mut columns = BTreeMap::new();
+    for piece in templates.into_iter().flat_map(|template| &template.pieces) {
+        if let Piece::Column { name, time } = piece
+            && ![NOW, HOSTNAME, META_HOSTNAME].contains(&name.as_str())
+            && !hides_payload(batch, name)
+        {
+            columns.insert(name, (column(batch, name), time.is_some()));
+        }
+    }
+    let mut text = Vec::new();
+    for (row, reason) in rejected {
+        let row = *row as usize;
+        let mut lead = ": ";
+        for (name, (values, is_time)) in &columns {
+            text.clear();
+            values.write_text(row, &mut text);
+            let lacks = match (text.is_empty(), *is_time && values.time(row).is_none()) {
+                (true, _) => "value",
+                (false, true) => "time",
+                (false, false) => continue,
+            };
+            let _ = write!(reason, "{lead}`{name}` has no {lacks}");
+            lead = ", ";
+        }
     }
 }
 
@@ -410,6 +459,15 @@ mod tests {
         assert_eq!(rendered("{payload} {missing}"), ["first ", "second "]);
         assert_eq!(rendered("{meta.source}/{meta.time:%Y}{meta.path}"), ["test/2023", "test/2023"]);
         assert_eq!(rendered("{t}"), ["2026-01-02T03:04:05.678901Z", "2026-01-02T03:04:05.999999Z"]);
+    }
+
+    #[test]
+    fn a_rejected_message_is_told_with_the_fields_that_have_no_value() {
+        let template: Template = "{n}/{missing}/{payload}/{s:%Y}/{now:%H}/{hostname}".parse().unwrap();
+        let mut rejected = [(0, "first".to_owned()), (1, "second".to_owned())];
+        explain([&template], &example(), &mut rejected);
+        assert_eq!(rejected[0].1, "first: `missing` has no value, `s` has no time");
+        assert_eq!(rejected[1].1, "second: `missing` has no value, `n` has no value");
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub mod testing;
 
 pub use buffer::{FoundBuffer, FoundSegment, Part, find_buffers};
 pub use component::{
-    Claim, Component, Context, Cost, Disposition, FieldMistake, FieldUse, FileError, FileReader,
+    Claim, Component, Context, Cost, Disposition, Endless, FieldMistake, FieldUse, FileError, FileReader,
     FileReaderConfig, FileSink, FileTransform, FileTransformConfig, Flow, InFlight, KnownFields, Link,
     Membership, Mistake, Naming, NeededField, OneName, Reads, Sink, SinkConfig, Source, SourceConfig, Step,
     TransactionPlace, Transform, TransformConfig, WaitingTransform, WaitingTransformConfig, WriteOutcome,
@@ -57,7 +57,7 @@ pub use metrics::{ComponentCounts, ComponentMetrics};
 pub use missing::MissingField;
 pub use plan::{Destination, FailoverStage, Operator, Plan, Segment, SinkStage, SourceStage, Target};
 pub use positions::{Checkpoint, Positions};
-pub use read::{advice, check_fields, check_memory, is_name, read, read_checked, remarks};
+pub use read::{absent_files, advice, check_fields, check_memory, is_name, read, read_checked, remarks};
 pub use reference::{OptionReference, Reference};
 pub use registry::{Built, Definition, Registry, Role};
 pub use rejects::Rejects;

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, collections::HashMap, fmt, sync::Arc};
 
 use arrow_schema::{DataType, Field, Schema as Columns};
-use datafusion_sql::sqlparser::ast::Expr;
+use datafusion_sql::sqlparser::ast::{BinaryOperator, Expr};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -13,7 +13,7 @@ use crate::{
     isolate::isolated,
     names,
     plan::{self, Plan, Purpose},
-    syntax, walk,
+    slips, syntax, walk,
 };
 
 /// A SQL expression over the columns of a batch. A clone costs as much as cloning an `Arc`.
@@ -38,6 +38,7 @@ struct Parsed {
     possible: Vec<String>,
     needed: Vec<String>,
     chooses: bool,
+    is_value: bool,
 }
 
 impl Expression {
@@ -48,9 +49,9 @@ impl Expression {
     /// Returns an error if the text is not a SQL expression, or if it has parts that cannot apply to a single
     /// message.
     pub fn parse(sql: &str) -> Result<Expression, ExpressionError> {
-        let (names, chooses) = isolated(|| {
+        let (names, chooses, is_value) = isolated(|| {
             let mut tree = syntax::parse(sql)?;
-            Ok((names::collect(&mut tree), chooses(&mut tree)))
+            Ok((names::collect(&mut tree), chooses(&mut tree), is_value(&tree)))
         })?;
         Ok(Expression(Arc::new(Parsed {
             sql: sql.to_owned(),
@@ -58,6 +59,7 @@ impl Expression {
             possible: names.possible,
             needed: names.needed,
             chooses,
+            is_value,
         })))
     }
 
@@ -110,6 +112,40 @@ impl Expression {
         }
     }
 
+    /// Checks that the expression is a condition for some types of its columns. A value such as `upper(s)` is
+    /// none for any.
+    ///
+    /// # Errors
+    /// If it certainly returns another value than true or false.
+    pub fn check_possible_condition(&self) -> Result<(), ExpressionError> {
+        if !self.0.is_value {
+            return Ok(());
+        }
+        let mut found = None;
+        for column in plan::samples() {
+            let types = self.possible_columns().iter().map(|name| (name.as_str(), column.clone())).collect();
+            match plan::plan(self.sql(), &types, Purpose::Condition).map(|plan| plan.data_type) {
+                Ok(DataType::Boolean | DataType::Null) => return Ok(()),
+                Ok(other) => found = found.or(Some(other)),
+                Err(_) => {}
+            }
+        }
+        match found {
+            Some(other) => Err(ExpressionError::new(not_a_condition(self, &other))),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns remarks on parts that mean something else in another language. `is_known` tells the names that
+    /// messages certainly can have.
+    pub fn remarks(&self, is_known: &(dyn Fn(&str) -> bool + Sync)) -> Vec<ExpressionError> {
+        let found = isolated(|| {
+            let mut tree = syntax::parse(self.sql())?;
+            Ok(slips::remarks(self.sql(), &mut tree, is_known))
+        });
+        found.unwrap_or_default()
+    }
+
     fn planned(&self, columns: &Columns, purpose: Purpose) -> Result<Plan, ExpressionError> {
         let names = self.possible_columns().iter();
         let types = names.filter_map(|name| Some((name.as_str(), column_type(columns, name)?))).collect();
@@ -125,6 +161,21 @@ impl Expression {
 /// Functions whose result has one type for several values, of which some may be NULL.
 const CHOOSING: [&str; 8] =
     ["coalesce", "nvl", "ifnull", "nvl2", "nullif", "greatest", "least", "arrow_typeof"];
+
+/// True if the types of columns do not decide whether an expression is a condition: its outermost part is
+/// arithmetic, or a function that returns no argument as it is.
+fn is_value(tree: &Expr) -> bool {
+    use BinaryOperator::{Divide, Minus, Modulo, Multiply, Plus, StringConcat};
+    match tree {
+        Expr::Nested(of) => is_value(of),
+        Expr::BinaryOp { op, .. } => matches!(op, Plus | Minus | Multiply | Divide | Modulo | StringConcat),
+        Expr::Function(function) => {
+            let name = function.name.to_string().trim_matches('"').to_lowercase();
+            !CHOOSING.contains(&name.as_str())
+        }
+        _ => false,
+    }
+}
 
 /// True if an expression has a part that gives several values one type and returns a result also if some of
 /// them are NULL. All other operators and functions return NULL for a NULL of any type.
@@ -228,6 +279,31 @@ impl JsonSchema for Expression {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_of_any_types_is_no_condition() {
+        for (sql, returned) in
+            [("upper(s)", "text"), ("(a + 1)", "a number"), ("s || t", "text"), ("length(a.b)", "a number")]
+        {
+            let error = Expression::parse(sql).unwrap().check_possible_condition().unwrap_err();
+            let expected = format!("`{sql}` is not a condition: it returns {returned}.");
+            assert!(error.message.starts_with(&expected), "{}", error.message);
+        }
+        for sql in [
+            "a",
+            "a.b",
+            "coalesce(a, b)",
+            "json_get(a, 'x')",
+            "starts_with(s, 'x')",
+            "a > 1",
+            "NOT a",
+            "CASE WHEN s = 'x' THEN a ELSE b END",
+            "nullif(a, b)",
+            "CAST(s AS BOOLEAN)",
+        ] {
+            assert_eq!(Expression::parse(sql).unwrap().check_possible_condition(), Ok(()), "{sql}");
+        }
+    }
 
     #[test]
     fn names_are_kept_as_written() {

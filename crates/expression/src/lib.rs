@@ -64,6 +64,7 @@ mod json;
 mod names;
 mod payload_search;
 mod plan;
+mod slips;
 mod syntax;
 mod walk;
 

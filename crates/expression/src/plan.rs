@@ -67,6 +67,13 @@ pub(crate) enum Purpose {
     Condition,
 }
 
+/// Returns types that columns may have.
+pub(crate) fn samples() -> impl Iterator<Item = ColumnType> {
+    let plain = GUESSES.into_iter().filter(|data_type| *data_type != DataType::Null);
+    let plain = plain.map(|data_type| ColumnType { data_type, json: false, field: true });
+    plain.chain([ColumnType { data_type: DataType::Utf8View, json: true, field: true }])
+}
+
 /// An expression compiled for certain types.
 #[derive(Debug)]
 pub(crate) struct Plan {

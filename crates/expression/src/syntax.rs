@@ -21,7 +21,7 @@ use regex::Regex;
 use crate::{
     elsewhere,
     error::{ExpressionError, offset, range, regex_reason},
-    functions, walk,
+    functions, slips, walk,
 };
 
 /// The most tokens in an expression. A longer expression is probably generated, and belongs in a lookup
@@ -324,6 +324,7 @@ impl Rules<'_> {
             }
             Expr::BinaryOp { left, op, right } => {
                 check_null(left, op, right, at.clone())?;
+                slips::check_arithmetic(self.sql, left, op, right)?;
                 self.check_operator(op, right, at)
             }
             Expr::UnaryOp { op: UnaryOperator::BitwiseNot, .. } => {
@@ -436,6 +437,7 @@ impl Rules<'_> {
             return Err(refusal("`*` stands for all columns", at));
         }
         functions::check_call(&name, list.args.len()).map_err(|error| error.at(at))?;
+        slips::check_format(self.sql, function)?;
         match list.args.get(1) {
             Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(pattern)))
                 if name.to_lowercase().starts_with("regexp_") =>

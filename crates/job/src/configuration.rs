@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use thalweg_config::{Diagnostics, Document, Span};
 use thalweg_dialects::{Converted, Dialect, Selection, Service, dialects, foreign, gollum, recognise};
-use thalweg_engine::{Graph, Registry, StateDir, check_memory, read, read_checked, remarks};
+use thalweg_engine::{Graph, Registry, StateDir, absent_files, check_memory, read, read_checked, remarks};
 use thalweg_net::fetch::{Fetch, Redirects};
 use thalweg_redact::without_secrets;
 
@@ -252,6 +252,7 @@ impl Configuration {
         selection: Selection<'_>,
         overrides: &Overrides,
     ) -> Result<Job, LoadError> {
+        let is_check = matches!(selection, Selection::WithoutRequest);
         let converted =
             self.converted(selection).map_err(|error| self.with_other_mistakes(error, registry))?;
         let identity = self.identity()?;
@@ -271,6 +272,9 @@ impl Configuration {
             check_memory(&found.document, &graph)?;
             if self.dialect.is_native() {
                 found_remarks.extend(remarks(&found.document, &graph));
+                if is_check {
+                    found_remarks.extend(absent_files(&found.document, &graph));
+                }
             }
             let (configured, given) = (graph.state.as_deref(), overrides.state.as_deref());
             let mut state_dir = identity.state_dir(&self.folder, configured, given);

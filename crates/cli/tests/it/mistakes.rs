@@ -393,6 +393,31 @@ sinks: { out: discard }
 }
 
 #[test]
+fn declared_types_and_values_that_are_no_conditions_are_mistakes() {
+    for (transforms, expected) in [
+        ("parse_json: { types: { a: int } } }, { set: { d: now() - a }", "`now() - a` cannot be evaluated:"),
+        (
+            "parse_json: { fields: [a, s], types: { a: int } } }, { filter: a",
+            "`a` is not a condition: it returns a number.",
+        ),
+        ("parse_json: {} }, { filter: upper(s)", "`upper(s)` is not a condition: it returns text."),
+        ("set: { z: \"'a' + 1\" }", "`'a'` is no number, so `+` has no result for any message."),
+        (
+            "set: { z: \"to_timestamp(ts, 'yyyy-MM-dd')\" }",
+            "`'yyyy-MM-dd'` is no format of a time: it has no `%`.",
+        ),
+    ] {
+        let text = format!(
+            "sources: {{ in: {{ file: {{ path: in.txt }} }} }}\npipelines:\n  main: {{ from: in, transforms: [{{ \
+             {transforms} }}], to: out }}\nsinks: {{ out: discard }}\n"
+        );
+        let said = mistakes(&text);
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(expected), "{transforms}: {said}");
+    }
+}
+
+#[test]
 fn a_field_that_some_message_may_have_is_no_mistake() {
     for transforms in [
         "parse_json: {}}, {filter: a > 5}",
@@ -451,7 +476,39 @@ sinks: { out: { file: { path: out.csv, encode: { format: csv, fields: [no, line.
         "{mistakes}"
     );
     assert!(mistakes.contains("`parse_json:"), "{mistakes}");
-    assert!(mistakes.contains("1 mistake in c.yaml"), "{mistakes}");
+    assert!(mistakes.contains("No message has a field `other` at `out`."), "{mistakes}");
+    assert!(mistakes.contains("2 mistakes in c.yaml"), "{mistakes}");
+}
+
+#[test]
+fn a_misspelled_field_of_a_sink_is_a_mistake_at_its_place() {
+    for (sink, place) in [
+        ("file: { path: 'kunde/{kunde}.txt' }", "8:32"),
+        ("file: { path: o, encode: { format: text, template: '{ kunde }' } }", "8:64"),
+        ("file: { path: o, encode: { format: csv, fields: [kunde] } }", "8:59"),
+        ("stdout: { encode: { format: json, fields: [kunde] } }", "8:53"),
+        ("objects: { url: 'o/{kunde}/{number}.json' }", "8:30"),
+        ("kafka: { brokers: 'h:1', topic: 't-{kunde}' }", "8:46"),
+        ("kafka: { brokers: 'h:1', topic: t, key: kunde }", "8:50"),
+    ] {
+        let text_of = |name: &str| {
+            format!(
+                "sources: {{ in: {{ file: {{ path: in.txt }} }} }}\npipelines:\n  main:\n    from: in\n    transforms: \
+                 [parse_regex: {{ pattern: '(?<kunden>.)' }}]\n    to: out\nsinks:\n  out: {{ {} }}\n",
+                sink.replace("{kunde}", &format!("{{{name}}}"))
+                    .replace(" kunde ", &format!(" {name} "))
+                    .replace("[kunde]", &format!("[{name}]"))
+            )
+        };
+        let said = mistakes(&text_of("kunde"));
+        assert!(said.contains("No message has a field `kunde` at `out`."), "{sink}: {said}");
+        assert!(said.contains("Did you mean `kunden`?"), "{sink}: {said}");
+        assert!(said.contains(&format!("c.yaml:{place}]")), "{sink}: {said}");
+        assert!(said.contains("1 mistake in c.yaml"), "{sink}: {said}");
+        let house = House::with(&[("c.yaml", &text_of("kunden"))]);
+        let checked = house.run(&["check", "c.yaml"]);
+        assert_eq!(checked.code, Some(0), "{sink}: {}", checked.err);
+    }
 }
 
 /// Behind a step with a mistake, the fields are not known.

@@ -214,3 +214,120 @@ fn a_run_shows_remarks_unless_it_is_quiet() {
     let quiet = house.run_well(&["run", "x.yaml", "--dry-run", "--quiet"]);
     assert!(!quiet.err.contains("remark"), "{}", quiet.err);
 }
+
+#[test]
+fn a_schedule_with_a_source_that_never_ends_has_a_remark() {
+    for (source, end) in [
+        ("file: { path: '*.log', follow: true }", ", or change `follow` so that each run ends"),
+        ("exec: { command: [date], every: 1m }", ", or change `every` so that each run ends"),
+        ("exec: { command: [date], restart: true }", ", or change `restart` so that each run ends"),
+        ("http: { address: ':8080' }", ", or give `end_after_idle`, so that each run ends"),
+        ("mqtt: { servers: h, topics: t }", ", or give `end_after_idle`, so that each run ends"),
+    ] {
+        let text = format!("schedule: '@hourly'\n{}", of_sources(&[source], "discard: {}"));
+        let house = House::with(&[("x.yaml", &text)]);
+        let said = house.run(&["check", "x.yaml", "--json"]);
+        let found: Value = serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{said:?}"));
+        let remark = &found["remarks"][0];
+        let message = "`in0` never ends: the first run of the `schedule` is the only one, unless it fails.";
+        assert_eq!(remark["message"], message, "{source}: {said:?}");
+        let help = format!("Leave out `schedule`, and the run begins at once{end}.");
+        assert_eq!(remark["help"], help, "{source}: {said:?}");
+    }
+    for source in ["file: { path: '*.log' }", "exec: { command: [date] }"] {
+        let text = format!("schedule: '@hourly'\n{}", of_sources(&[source], "discard: {}"));
+        assert_eq!(checked(&text), [NONE; 2], "{source}");
+    }
+    assert_eq!(checked(&of_sources(&["http: { address: ':8080' }"], "discard: {}"))[1], NONE);
+}
+
+#[test]
+fn a_time_as_other_programs_write_it_has_a_remark() {
+    for (sink, format, option) in [
+        ("file: { path: 'out/log-%Y-%m-%d.log' }", "%Y-%m-%d", "path"),
+        ("objects: { url: 'out/%Y/%m/all.log' }", "%Y/%m", "url"),
+        ("elasticsearch: { url: 'http://h', index: 'logs-%Y.%m.%d' }", "%Y.%m.%d", "index"),
+    ] {
+        let found = checked(&of_sources(&["file: { path: '*.log' }"], sink));
+        let expected = format!("`{format}` in `{option}` is plain text: a time is written in braces.");
+        assert_eq!(found, [Vec::new(), vec![expected]], "{sink}");
+    }
+    let sink = "file: { path: 'out/{now:%Y-%m-%d}.log' }";
+    assert_eq!(checked(&of_sources(&["file: { path: '*.log' }"], sink)), [NONE; 2]);
+}
+
+#[test]
+fn what_an_expression_probably_does_not_mean_has_a_remark() {
+    let known = "parse_json: { fields: [a, s] }";
+    let unknown = "parse_json: {}";
+    for (parse, transform, expected) in [
+        (known, "filter: ts IS NULL", "No message has a field `ts` here: in `ts IS NULL` it is always NULL."),
+        (
+            known,
+            "route: { b: \"coalesce(ss, 'x') = 'x'\" }",
+            "No message has a field `ss` here: in `coalesce(ss, 'x') = 'x'` it is always NULL.",
+        ),
+        (
+            unknown,
+            "set: { w: s | upper }",
+            "`s | upper` joins the bits of two numbers, and `upper` is a field there.",
+        ),
+        (unknown, "filter: 's <> \"y\"'", "`\"y\"` is the name of a field, because of its double quotes."),
+    ] {
+        let more = if transform.starts_with("route") { ", more: { from: main.b, to: out }" } else { "" };
+        let text = format!(
+            "sources: {{ in: {{ file: {{ path: '*.log' }} }} }}\npipelines: {{ main: {{ from: in, transforms: [{{ \
+             {parse} }}, {{ {transform} }}], to: out }}{more} }}\nsinks: {{ out: {{ discard: {{}} }} }}\n"
+        );
+        assert_eq!(checked(&text), [Vec::new(), vec![expected.to_owned()]], "{transform}");
+    }
+    let text = "sources: { in: { file: { path: '*.log' } } }\npipelines:\n  main:\n    from: in\n    transforms:\n      \
+                - parse_json: { fields: [a, s] }\n      - set: { b: a, c: \"coalesce(b, 'x')\" }\n      \
+                - filter: c IS NULL OR s IS NULL\n    to: out\nsinks: { out: { discard: {} } }\n";
+    assert_eq!(checked(text), [NONE; 2]);
+}
+
+#[test]
+fn a_file_that_does_not_exist_has_a_remark_in_a_check_only() {
+    let none = "discard: {}";
+    for (source, sink, expected) in [
+        ("file: { path: in.txt }", none, "`in.txt`, which `in0` reads, does not exist."),
+        (
+            "file: { path: x.yaml }",
+            "http: { url: 'https://h', tls: { ca: no.pem } }",
+            "`no.pem`, which `out` reads, does not exist.",
+        ),
+        (
+            "http: { address: ':1', tls: { certificate: x.yaml, key: no.key } }",
+            none,
+            "`no.key`, which `in0` reads, does not exist.",
+        ),
+    ] {
+        assert_eq!(
+            checked(&of_sources(&[source], sink)),
+            [Vec::new(), vec![expected.to_owned()]],
+            "{source}"
+        );
+    }
+    for source in ["file: { path: in.txt, follow: true }", "file: { path: in.txt, on_missing: ignore }"] {
+        assert_eq!(checked(&of_sources(&[source], none)), [NONE; 2], "{source}");
+    }
+    let house = House::with(&[("x.yaml", &of_sources(&["file: { path: in.txt }"], none))]);
+    let ran = house.run(&["run", "x.yaml"]);
+    assert!(!ran.err.contains("remark"), "{ran:?}");
+}
+
+#[test]
+fn a_method_that_servers_hardly_know_has_a_remark() {
+    let sink = |method: &str| format!("http: {{ url: 'http://h', method: {method} }}");
+    for (method, near) in [("FETCH", "PATCH"), ("post", "POST")] {
+        let text = of_sources(&["file: { path: '*.log' }"], &sink(method));
+        let house = House::with(&[("x.yaml", &text)]);
+        let said = house.run(&["check", "x.yaml", "--json"]);
+        let found: Value = serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{said:?}"));
+        let message = format!("`{method}` is a method that few servers know.");
+        assert_eq!(found["remarks"][0]["message"], message);
+        assert_eq!(found["remarks"][0]["help"], format!("Did you mean `{near}`?"));
+    }
+    assert_eq!(checked(&of_sources(&["file: { path: '*.log' }"], &sink("PUT"))), [NONE; 2]);
+}

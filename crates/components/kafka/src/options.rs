@@ -97,6 +97,11 @@ pub(crate) struct TlsFiles {
 }
 
 impl ClusterOptions {
+    /// Returns the files without which a run cannot begin.
+    pub(crate) fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.tls.as_ref().map(TlsClient::files).unwrap_or_default()
+    }
+
     /// Returns the mistakes that the schema cannot find.
     pub(crate) fn check(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();

@@ -50,6 +50,15 @@ pub struct TlsServer {
 }
 
 impl TlsServer {
+    /// Returns its files, each with the option of a component that names it.
+    pub fn files(&self) -> Vec<(&'static str, PathBuf)> {
+        [Some(&self.certificate), Some(&self.key), self.client_ca.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(|file| ("tls", file.clone()))
+            .collect()
+    }
+
     /// Creates TLS options with a certificate and its key. Clients need no certificate.
     pub fn new(certificate: PathBuf, key: PathBuf) -> Self {
         Self { certificate, key, client_ca: None }
@@ -136,6 +145,15 @@ pub struct TlsClient {
 }
 
 impl TlsClient {
+    /// Returns its files, each with the option of a component that names it.
+    pub fn files(&self) -> Vec<(&'static str, PathBuf)> {
+        [&self.ca, &self.certificate, &self.key]
+            .into_iter()
+            .flatten()
+            .map(|file| ("tls", file.clone()))
+            .collect()
+    }
+
     /// Returns the mistake in these options that the schema cannot find.
     pub fn check(&self) -> Option<Mistake> {
         let is_half = self.certificate.is_some() != self.key.is_some();

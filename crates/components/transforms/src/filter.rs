@@ -78,6 +78,11 @@ impl TransformConfig for Filter {
         conditions::unfit(condition, before).into_iter().collect()
     }
 
+    fn remarks(&self, before: &KnownFields) -> Vec<FieldMistake> {
+        let (Filter::Condition(condition) | Filter::Options(FilterOptions { condition })) = self;
+        conditions::remarks(condition, before)
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let (Filter::Condition(condition) | Filter::Options(FilterOptions { condition })) = self;
         let memory = context.memory.budget();

@@ -82,6 +82,10 @@ impl TransformConfig for Route {
         self.0.0.iter().filter_map(|(_, condition)| conditions::unfit(condition, before)).collect()
     }
 
+    fn remarks(&self, before: &KnownFields) -> Vec<FieldMistake> {
+        self.0.0.iter().flat_map(|(_, condition)| conditions::remarks(condition, before)).collect()
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let memory = context.memory.budget();
         let conditions =

@@ -114,6 +114,16 @@ impl TransformConfig for Set {
         mistakes
     }
 
+    fn remarks(&self, before: &KnownFields) -> Vec<FieldMistake> {
+        let mut known = before.clone();
+        let mut found = Vec::new();
+        for (name, expression) in &self.0.0 {
+            found.extend(conditions::remarks(expression, &known));
+            known = known.with(name, None);
+        }
+        found
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let memory = context.memory.budget();
         let fields = self.0.0.iter().map(|(name, expression)| Setting {

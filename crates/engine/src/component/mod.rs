@@ -21,6 +21,7 @@
 //! See docs/decisions/064-one-trait-per-role.md.
 
 mod claim;
+mod endless;
 mod files;
 mod known_fields;
 mod link;
@@ -42,6 +43,7 @@ use crate::{Details, Journal, Temporaries};
 pub use thalweg_config::Mistake;
 
 pub use claim::Claim;
+pub use endless::Endless;
 pub use files::{
     Cost, Disposition, FileError, FileReader, FileReaderConfig, FileSink, FileTransform, FileTransformConfig,
 };

@@ -244,6 +244,12 @@ pub trait SinkConfig: Send + Sync {
         Vec::new()
     }
 
+    /// Returns the local files without which a run cannot begin, each with the option that names it. A check
+    /// gives a remark if one does not exist.
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        Vec::new()
+    }
+
     /// Returns remarks on options that work, but are probably not meant so. A check and a run show them.
     fn remarks(&self) -> Vec<Mistake> {
         Vec::new()

@@ -1,9 +1,11 @@
 //! Sources.
 
+use std::path::PathBuf;
+
 use async_trait::async_trait;
 use thalweg_config::ByteSize;
 
-use super::{Claim, Context, Flow, KnownFields, Membership, Mistake, Reads, TransactionPlace};
+use super::{Claim, Context, Endless, Flow, KnownFields, Membership, Mistake, Reads, TransactionPlace};
 use crate::{Error, SourceOutput};
 
 /// Reads messages or files. One instance runs as one task.
@@ -31,6 +33,12 @@ pub trait SourceConfig: Send + Sync {
     /// Returns what is known of the fields of its messages. By default nothing is.
     fn fields(&self) -> KnownFields {
         KnownFields::unknown()
+    }
+
+    /// Returns why it never ends by itself, if it does not. A remark is given if a schedule waits for its
+    /// end.
+    fn endless(&self) -> Option<Endless> {
+        None
     }
 
     /// True if [`Source::run`] blocks. Blocking sources get a dedicated thread; others may share the threads
@@ -102,6 +110,12 @@ pub trait SourceConfig: Send + Sync {
     /// Returns the mistakes in options that need more memory than the process has for data in flight.
     fn check_memory(&self, memory: ByteSize) -> Vec<Mistake> {
         let _ = memory;
+        Vec::new()
+    }
+
+    /// Returns the local files without which a run cannot begin, each with the option that names it. A check
+    /// gives a remark if one does not exist.
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
         Vec::new()
     }
 

@@ -64,6 +64,14 @@ impl Step {
         }
     }
 
+    /// Returns remarks on what is probably not meant so, for the fields that it receives.
+    pub fn remarks(&self, before: &KnownFields) -> Vec<FieldMistake> {
+        match self {
+            Step::Messages(config) => config.remarks(before),
+            Step::Waits(_) | Step::Files(_) | Step::FileReader(_) | Step::Marker => Vec::new(),
+        }
+    }
+
     /// False if its configuration names no intrinsic column, such as `payload`.
     pub fn names_intrinsic(&self) -> bool {
         match self {

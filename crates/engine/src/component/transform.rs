@@ -159,6 +159,13 @@ pub trait TransformConfig: Send + Sync {
         Vec::new()
     }
 
+    /// Returns remarks on options that work for messages with these fields, but are probably not meant so. A
+    /// check and a run show them.
+    fn remarks(&self, before: &KnownFields) -> Vec<FieldMistake> {
+        let _ = before;
+        Vec::new()
+    }
+
     /// False if its configuration names no [intrinsic column](thalweg_record::INTRINSIC), such as `payload`.
     /// Some messages of a batch may have a field of that name and others not; a transform that names it then
     /// receives them apart.

@@ -4,7 +4,7 @@
 //! This is a check of its own: a configuration converted from another program is not checked, because its
 //! author made no mistake there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -50,19 +50,47 @@ pub(super) fn check(document: &Document, graph: &Graph, diagnostics: &mut Diagno
     let sinks = Section::of(document.root(), "sinks");
     for sink in &graph.sinks {
         let Some(item) = sinks.node(&sink.name) else { continue };
-        let (encoder, needed) = (sink.config.encoder(), sink.config.needed_fields());
-        if encoder.is_none() && needed.is_empty() {
+        let encoder = sink.config.encoder().map(|encoder| Step::Messages(encoder.into()));
+        let needed = sink.config.needed_fields();
+        let mut named: BTreeSet<String> = sink.config.fields().into_iter().collect();
+        named.extend(encoder.iter().flat_map(Step::fields));
+        if named.is_empty() && needed.is_empty() {
             continue;
         }
         let known = reaching(&sink.name, &written, &index, &entering);
-        if let Some(encoder) = encoder {
-            report(parts(&Step::Messages(encoder.into()), &sink.name, &known), item, document, diagnostics);
+        if let Some(encoder) = &encoder {
+            report(parts(encoder, &sink.name, &known), item, document, diagnostics);
         }
         for needed in needed {
             if let Some(mut mistake) = missing(&needed, sink, &known, &sinks) {
+                named.retain(|name| !needed.names.contains(name));
                 mistake.help(needed.help);
                 diagnostics.push(mistake);
             }
+        }
+        named.retain(|name| known.lacks(name));
+        for name in named {
+            // Others are defaults.
+            let Some((node, range)) = naming(item, &name) else { continue };
+            let mut error = lacking(&name, &sink.name, &known, known.names());
+            error.range = range;
+            diagnostics.push(error.in_document(node, document.text()));
+        }
+    }
+}
+
+/// Adds the remarks of the steps of a graph without mistakes.
+pub(super) fn add_remarks(document: &Document, graph: &Graph, index: &Index<'_>, found: &mut Diagnostics) {
+    if graph.unknown_fields == UnknownFields::Accept {
+        return;
+    }
+    let written = Section::of(document.root(), "pipelines");
+    let entering = entering(&written, index);
+    for pipeline in &graph.pipelines {
+        let mut known = entering.get(&pipeline.name).cloned().unwrap_or_default();
+        for (item, transform) in written.steps(&pipeline.name).iter().zip(&pipeline.transforms) {
+            report(transform.config.remarks(&known), item, document, found);
+            known = transform.config.fields_after(known);
         }
     }
 }
@@ -162,7 +190,7 @@ fn mistakes(transform: &TransformNode, known: &KnownFields) -> Vec<FieldMistake>
         return found;
     }
     names.dedup();
-    names.into_iter().map(|name| lacking(name, transform, known)).collect()
+    names.into_iter().map(|name| lacking_in_step(name, transform, known)).collect()
 }
 
 /// Returns the mistakes of a component that finds whole fields only, and names a part of one.
@@ -182,13 +210,28 @@ fn parts(config: &Step, component: &str, known: &KnownFields) -> Vec<FieldMistak
     config.fields().into_iter().filter_map(mistake).collect()
 }
 
-fn lacking(name: String, transform: &TransformNode, known: &KnownFields) -> FieldMistake {
-    let fields: Vec<&str> = known.names().collect();
+fn lacking_in_step(name: String, transform: &TransformNode, known: &KnownFields) -> FieldMistake {
     // A step may also use fields that it made itself.
     let after = transform.config.fields_after(known.clone());
-    let others = after.names().filter(|other| *other != name).chain(fields.iter().copied());
-    let near = similar(&name, others);
-    let mut help = match near {
+    let others: Vec<&str> = after.names().filter(|other| *other != name).chain(known.names()).collect();
+    let mut error = lacking(&name, &transform.name, known, others.iter().copied());
+    // YAML takes the quotes of `'x'`.
+    let is_near = similar(&name, others.into_iter()).is_some();
+    if transform.config.field_use() == FieldUse::InExpressions && !is_near {
+        error.help = error.help.map(|help| format!("{help} A text is written `\"'{name}'\"`."));
+    }
+    FieldMistake { error, text: name }
+}
+
+/// Returns the mistake of a name that no message has. `others` are the names that may be meant.
+fn lacking<'n>(
+    name: &str,
+    component: &str,
+    known: &KnownFields,
+    others: impl Iterator<Item = &'n str>,
+) -> FormatError {
+    let fields: Vec<&str> = known.names().collect();
+    let help = match similar(name, others) {
         Some(near) => format!("Did you mean `{near}`?"),
         None if fields.is_empty() => {
             "The messages have no fields here: parse them first, for example with `parse_json`.".to_owned()
@@ -196,12 +239,27 @@ fn lacking(name: String, transform: &TransformNode, known: &KnownFields) -> Fiel
         None if fields.len() <= LISTED => format!("The fields here are {}.", list(&fields)),
         None => format!("There are {} fields here, such as {}.", fields.len(), list(&fields[..LISTED])),
     };
-    // YAML takes the quotes of `'x'`.
-    if transform.config.field_use() == FieldUse::InExpressions && near.is_none() {
-        help += &format!(" A text is written `\"'{name}'\"`.");
+    FormatError::new(format!("No message has a field `{name}` at `{component}`.")).help(help)
+}
+
+/// Returns the scalar in the options of a sink that names a field, alone or in the braces of a template, and
+/// the place of the name in it.
+fn naming<'n>(item: &'n Node, name: &str) -> Option<(&'n Node, Option<Range<usize>>)> {
+    if let Some(node) = find(item, &|text| text == name) {
+        return Some((node, None));
     }
-    let message = format!("No message has a field `{name}` at `{}`.", transform.name);
-    FieldMistake { error: FormatError::new(message).help(help), text: name }
+    let node = find(item, &|text| in_braces(text, name).is_some())?;
+    Some((node, in_braces(node.text()?, name)))
+}
+
+/// Returns the place of a name that follows a brace of a template.
+fn in_braces(text: &str, name: &str) -> Option<Range<usize>> {
+    text.match_indices('{').find_map(|(brace, _)| {
+        let inside = &text[brace + 1..];
+        let at = brace + 1 + (inside.len() - inside.trim_start().len());
+        let after = text[at..].strip_prefix(name)?.trim_start();
+        after.starts_with(['}', ':']).then(|| at..at + name.len())
+    })
 }
 
 /// Returns the place of a word in a longer text.

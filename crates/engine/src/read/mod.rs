@@ -6,6 +6,7 @@
 //!
 //! See docs/decisions/025-the-document-is-walked-its-options-are-decoded.md.
 
+mod absent_files;
 mod buffers;
 mod claims;
 mod connections;
@@ -30,6 +31,7 @@ use crate::registry::{Built, Registry, Role, report};
 use crate::settings::{BufferSettings, ByKey, Failover, PipelineSettings, Settings};
 use buffers::{BUFFER, Buffered, without};
 
+pub use absent_files::absent_files;
 pub use fields::check_fields;
 pub use memory::check_memory;
 pub use remarks::remarks;

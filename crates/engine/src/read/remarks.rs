@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 
 use thalweg_config::{Diagnostics, Document, Node, Span};
 
-use super::fields::{entering, reaching};
+use super::fields::{add_remarks, entering, reaching};
 use super::list;
 use super::sections::{Section, Sections};
-use crate::component::{KnownFields, Membership, TransactionPlace};
+use crate::component::{Endless, KnownFields, Membership, TransactionPlace};
 use crate::graph::{Graph, SinkNode, SourceNode};
 use crate::index::Index;
 use crate::pairs::Reached;
@@ -32,6 +32,8 @@ pub fn remarks(document: &Document, graph: &Graph) -> Diagnostics {
     remarks.of_transactions();
     remarks.of_ids();
     remarks.of_groups();
+    remarks.of_schedule();
+    add_remarks(document, graph, &remarks.index, &mut remarks.found);
     remarks.found
 }
 
@@ -153,6 +155,30 @@ impl Remarks<'_> {
                 }
                 others.push(sink);
             }
+        }
+    }
+
+    /// Finds a source that never ends under a schedule, whose next run waits for that.
+    fn of_schedule(&mut self) {
+        if self.index.graph.schedule.is_none() {
+            return;
+        }
+        for source in self.index.graph.sources.iter().filter(|source| !source.config.is_auxiliary()) {
+            let Some(endless) = source.config.endless() else { continue };
+            let (option, end) = match endless {
+                Endless::By(option) => {
+                    (Some(option), format!(", or change `{option}` so that each run ends"))
+                }
+                Endless::Without(option) => (None, format!(", or give `{option}`, so that each run ends")),
+            };
+            let message = format!(
+                "`{}` never ends: the first run of the `schedule` is the only one, unless it fails.",
+                source.name
+            );
+            let help = format!("Leave out `schedule`, and the run begins at once{end}.");
+            let sources = &self.sections.sources;
+            let written = option.and_then(|option| sources.option_span(&source.name, source.kind, option));
+            self.add(written.or_else(|| sources.span(&source.name)), message, help);
         }
     }
 

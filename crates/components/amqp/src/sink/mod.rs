@@ -201,7 +201,7 @@ impl SinkConfig for AmqpSink {
     }
 
     fn remarks(&self) -> Vec<Mistake> {
-        long_time("timeout", self.timeout).into_iter().collect()
+        long_time("timeout", self.timeout).into_iter().chain(self.routing_key.remark("routing_key")).collect()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

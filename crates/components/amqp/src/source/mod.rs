@@ -19,7 +19,7 @@ use serde::Deserialize;
 use thalweg_broker::ahead;
 use thalweg_codec::framing::check_limit;
 use thalweg_config::{ByteSize, List, TimeSpan};
-use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig};
+use thalweg_engine::{Component, Context, Endless, Error, KnownFields, Mistake, Source, SourceConfig};
 
 use crate::options::{ArgumentOption, ServerOptions, mistake_of_length};
 use fields::Field;
@@ -238,6 +238,10 @@ sinks:
 }
 
 impl SourceConfig for AmqpSource {
+    fn endless(&self) -> Option<Endless> {
+        Endless::unless("end_after_idle", self.end_after_idle.is_some())
+    }
+
     fn fields(&self) -> KnownFields {
         KnownFields::of(self.fields.iter().filter_map(|name| Some(Field::new(name)?.described(name))))
     }

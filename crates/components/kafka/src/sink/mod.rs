@@ -22,6 +22,7 @@ mod tests;
 mod transactional;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -317,7 +318,11 @@ impl SinkConfig for KafkaSink {
     }
 
     fn remarks(&self) -> Vec<Mistake> {
-        long_time("timeout", self.timeout).into_iter().collect()
+        long_time("timeout", self.timeout).into_iter().chain(self.topic.remark("topic")).collect()
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.cluster.needed_files()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

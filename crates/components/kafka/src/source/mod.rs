@@ -18,6 +18,7 @@ mod saved;
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -28,7 +29,8 @@ use serde::Deserialize;
 use thalweg_codec::framing::check_limit;
 use thalweg_config::{ByteSize, List, TimeSpan};
 use thalweg_engine::{
-    Component, Context, Error, KnownFields, Membership, Mistake, Source, SourceConfig, TransactionPlace,
+    Component, Context, Endless, Error, KnownFields, Membership, Mistake, Source, SourceConfig,
+    TransactionPlace,
 };
 use thalweg_net::net::check_fetch_size;
 
@@ -247,6 +249,10 @@ sinks:
 }
 
 impl SourceConfig for KafkaSource {
+    fn endless(&self) -> Option<Endless> {
+        Endless::unless("end_after_idle", self.end_after_idle.is_some())
+    }
+
     fn fields(&self) -> KnownFields {
         KnownFields::of(self.fields.iter().filter_map(|name| Some(Field::new(name)?.described(name))))
     }
@@ -292,6 +298,10 @@ impl SourceConfig for KafkaSource {
     // It commits only what a saved checkpoint covers.
     fn rereads(&self) -> bool {
         true
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.cluster.needed_files()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig};
+use thalweg_engine::{Component, Context, Endless, Error, KnownFields, Mistake, Source, SourceConfig};
 
 use crate::input::last::{Last, is_at_end};
 use crate::input::{Input, InputOptions};
@@ -77,6 +77,10 @@ sinks:
 }
 
 impl SourceConfig for PipeSource {
+    fn endless(&self) -> Option<Endless> {
+        Endless::unless("exit_on_eof", self.exit_on_eof)
+    }
+
     fn fields(&self) -> KnownFields {
         KnownFields::none()
     }

@@ -189,7 +189,7 @@ impl SinkConfig for MqttSink {
     }
 
     fn remarks(&self) -> Vec<Mistake> {
-        long_time("timeout", self.timeout).into_iter().collect()
+        long_time("timeout", self.timeout).into_iter().chain(self.topic.remark("topic")).collect()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

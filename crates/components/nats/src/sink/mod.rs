@@ -154,6 +154,10 @@ impl SinkConfig for NatsSink {
         templates.flat_map(Template::fields).collect()
     }
 
+    fn remarks(&self) -> Vec<Mistake> {
+        self.subject.remark("subject").into_iter().collect()
+    }
+
     fn in_flight(&self) -> InFlight {
         InFlight::chosen(self.concurrency)
     }

@@ -25,7 +25,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_broker::ahead;
 use thalweg_config::{ByteSize, List, TimeSpan};
-use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{
+    Component, Context, Endless, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput,
+};
 
 use crate::connection::{ANSWER, Connection};
 use crate::options::{SUBJECT_RULE, ServerOptions, Wildcards, is_name, is_subject};
@@ -263,6 +265,10 @@ sinks:
 }
 
 impl SourceConfig for NatsSource {
+    fn endless(&self) -> Option<Endless> {
+        Endless::unless("end_after_idle", self.end_after_idle.is_some())
+    }
+
     fn fields(&self) -> KnownFields {
         KnownFields::of(self.fields.iter().filter_map(|name| Some(Field::new(name)?.described(name))))
     }

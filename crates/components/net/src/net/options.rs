@@ -3,12 +3,13 @@
 //! A source with sockets flattens both [`ListenOptions`] and [`SocketOptions`]. The second does not contain
 //! the first: serde does not notice unknown options if a flattened struct flattens another one.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, FileMode, TimeSpan};
-use thalweg_engine::{Error, Mistake};
+use thalweg_engine::{Endless, Error, Mistake};
 
 use super::{Address, Connection, Limits, UnixSocket, defaults};
 use crate::tls::{Acceptor, TlsClient, TlsServer};
@@ -43,6 +44,16 @@ impl Default for ListenOptions {
 }
 
 impl ListenOptions {
+    /// Returns why a source with these options never ends by itself, if it does not.
+    pub fn endless(&self) -> Option<Endless> {
+        Endless::unless("end_after_idle", self.end_after_idle.is_some())
+    }
+
+    /// Returns the files without which a run cannot begin.
+    pub fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.tls.as_ref().map(TlsServer::files).unwrap_or_default()
+    }
+
     /// Returns the mistake in these options that the schema cannot find.
     pub fn check(&self, address: &Address) -> Option<Mistake> {
         check_tls(self.tls.is_some(), address)

@@ -1,6 +1,7 @@
 //! The options that all stores share. Their configurations flatten this struct.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use reqwest::Method;
@@ -144,6 +145,11 @@ impl StoreOptions {
         let twice = added.iter().find(|added| path.ends_with(**added))?;
         let message = format!("The sink adds the path itself: `{twice}` would be there twice.");
         Some(Mistake::new("url", message).help(format!("End the URL before `{twice}`.")))
+    }
+
+    /// Returns the files without which a run cannot begin.
+    pub(crate) fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.tls.files()
     }
 
     /// Returns the remarks on options that are probably not meant so.

@@ -21,7 +21,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, List, TimeSpan};
-use thalweg_engine::{Component, Context, Error, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{Component, Context, Endless, Error, Mistake, Source, SourceConfig, SourceOutput};
 use thalweg_net::net::{check_timeout, long_time};
 use tokio::task::JoinSet;
 
@@ -201,6 +201,10 @@ sinks:
 }
 
 impl SourceConfig for PostgresSource {
+    fn endless(&self) -> Option<Endless> {
+        Endless::by("every", self.every.is_some())
+    }
+
     fn blocks(&self) -> bool {
         false
     }

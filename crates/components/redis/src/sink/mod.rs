@@ -216,7 +216,8 @@ impl SinkConfig for RedisSink {
             let message = "Each message replaces the one before: the key is the same for all.";
             Mistake::new("key", message).help("Name a column to keep them all, for example `order:{id}`.")
         });
-        replaced.into_iter().chain(long_time("timeout", self.servers.timeout)).collect()
+        let remarks = replaced.into_iter().chain(long_time("timeout", self.servers.timeout));
+        remarks.chain(self.key.remark("key")).collect()
     }
 
     fn in_flight(&self) -> InFlight {

@@ -24,7 +24,7 @@ use serde::Deserialize;
 use thalweg_broker::ahead;
 use thalweg_config::{ByteSize, List, TimeSpan};
 use thalweg_engine::{
-    Claim, Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput,
+    Claim, Component, Context, Endless, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput,
 };
 use thalweg_net::net::{check_fetch_size, long_time};
 use thalweg_stream::unacknowledged;
@@ -325,6 +325,10 @@ sinks:
 }
 
 impl SourceConfig for RedisSource {
+    fn endless(&self) -> Option<Endless> {
+        Endless::unless("end_after_idle", self.end_after_idle.is_some())
+    }
+
     fn fields(&self) -> KnownFields {
         let kind = self.kind();
         KnownFields::of(self.fields.iter().filter_map(|name| Some(Field::new(name, kind)?.described(name))))

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use arrow_schema::Field;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::List;
@@ -101,10 +102,15 @@ impl TransformConfig for ParseJsonConfig {
     }
 
     fn fields_after(&self, before: KnownFields) -> KnownFields {
-        let Some(fields) = self.fields.as_ref().filter(|_| !self.flatten) else {
-            return before.with_others();
+        let named = |name: &str| format!("{}{name}", self.prefix);
+        let typed: Vec<Field> = self.types.iter().map(|(name, kind)| kind.field(&named(name))).collect();
+        let parsed = before.clone().parsed(typed.iter().cloned());
+        let known = match self.fields.as_ref().filter(|_| !self.flatten) {
+            Some(fields) => fields.iter().fold(before, |known, name| known.with(&named(name), None)),
+            None => before.with_others(),
         };
-        fields.iter().fold(before, |known, name| known.with(&format!("{}{name}", self.prefix), None))
+        let names = typed.iter().map(Field::name);
+        names.fold(known, |known, name| known.with(name, parsed.kind(name).cloned()))
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {

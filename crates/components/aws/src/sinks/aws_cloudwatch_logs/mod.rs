@@ -119,6 +119,11 @@ impl SinkConfig for AwsCloudwatchLogs {
         names.into_iter().flat_map(Template::fields).chain(self.time.clone()).collect()
     }
 
+    fn remarks(&self) -> Vec<Mistake> {
+        let names = [("log_group", &self.log_group), ("log_stream", &self.log_stream)];
+        names.into_iter().filter_map(|(option, name)| name.remark(option)).collect()
+    }
+
     fn in_flight(&self) -> InFlight {
         self.plan().in_flight()
     }

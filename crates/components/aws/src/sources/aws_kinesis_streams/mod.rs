@@ -20,7 +20,7 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use thalweg_config::{ByteSize, List, TimeSpan};
-use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig};
+use thalweg_engine::{Component, Context, Endless, Error, KnownFields, Mistake, Source, SourceConfig};
 
 use crate::api::{Api, KINESIS};
 use crate::options::AwsOptions;
@@ -151,6 +151,10 @@ sinks:
 }
 
 impl SourceConfig for AwsKinesisStreamsSource {
+    fn endless(&self) -> Option<Endless> {
+        Endless::unless("end_after_idle", self.end_after_idle.is_some())
+    }
+
     fn fields(&self) -> KnownFields {
         let named = self.fields.iter().filter_map(|name| Some((name, Field::new(name)?)));
         named.fold(KnownFields::none(), |known, (name, field)| known.with(name, Some(field.described(name))))

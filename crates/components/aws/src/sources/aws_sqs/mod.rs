@@ -21,7 +21,9 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, List, TimeSpan};
-use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{
+    Component, Context, Endless, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput,
+};
 use tokio::sync::mpsc;
 
 use super::stopping::unless_stopped;
@@ -150,6 +152,10 @@ sinks:
 }
 
 impl SourceConfig for AwsSqsSource {
+    fn endless(&self) -> Option<Endless> {
+        Endless::unless("end_after_idle", self.end_after_idle.is_some())
+    }
+
     fn fields(&self) -> KnownFields {
         let named = self.fields.iter().filter_map(|name| Some((name, Field::new(name)?)));
         named.fold(KnownFields::none(), |known, (name, field)| known.with(name, Some(field.described(name))))

@@ -44,6 +44,7 @@ use crate::directory::presence::Presence;
 use crate::file_template::{FileTemplate, Variable};
 use crate::stored::failure;
 use name::{ObjectName, ObjectPaths, ShownPaths};
+use thalweg_codec::foreign;
 use thalweg_codec::template::Template;
 use thalweg_stream::encode::EncodeConfig;
 use thalweg_stream::table;
@@ -522,6 +523,16 @@ impl SinkConfig for ObjectsSink {
 
     fn files(&self) -> Option<FileSink> {
         Some(FileSink(Arc::new(self.clone())))
+    }
+
+    fn fields(&self) -> Vec<String> {
+        self.paths().map_or_else(|_| Vec::new(), |paths| paths.fields())
+    }
+
+    fn remarks(&self) -> Vec<Mistake> {
+        let name = self.name.as_ref().map(|name| ("name", name.text()));
+        let texts = [("url", self.url.as_str())].into_iter().chain(name);
+        texts.filter_map(|(option, text)| foreign::remark(option, text)).collect()
     }
 
     fn naming(&self) -> Option<Box<dyn Naming>> {

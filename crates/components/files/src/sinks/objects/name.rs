@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 use thalweg_codec::braces;
 use thalweg_codec::part_name;
 use thalweg_codec::safe_path::safe;
-use thalweg_codec::template::Template;
+use thalweg_codec::template::{Template, explain};
 use thalweg_config::{FormatError, register_format};
 use thalweg_engine::{Error, Naming};
 use thalweg_record::Batch;
@@ -184,7 +184,18 @@ impl ObjectPaths {
             }
         }
         rejected.sort_unstable_by_key(|(row, _)| *row);
+        explain(self.templates(), batch, &mut rejected);
         (named, rejected)
+    }
+
+    /// Returns the templates of the text before the number, and of that after it.
+    fn templates(&self) -> impl Iterator<Item = &Template> {
+        std::iter::once(&self.before).chain(self.number.as_ref().map(|(_, after)| after))
+    }
+
+    /// Returns the fields that messages must have for a path.
+    pub(super) fn fields(&self) -> Vec<String> {
+        self.templates().flat_map(Template::fields).collect()
     }
 
     /// Returns the rendered names of a batch, and the rows of each. A name is compared with the one before it
@@ -431,7 +442,7 @@ mod tests {
         let reasons: Vec<(u32, &str)> = rejected.iter().map(|(row, why)| (*row, why.as_str())).collect();
         let expected = [
             (1, "the file name `../x-1` has `..` in it"),
-            (2, "the file name `/x-1` has an empty part"),
+            (2, "the file name `/x-1` has an empty part: `host` has no value"),
             (3, "the file name `a\\0b/x-\\0` holds a NUL byte"),
         ];
         assert_eq!(reasons, expected);

@@ -26,7 +26,9 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, List, TimeSpan};
-use thalweg_engine::{Component, Context, Error, Flow, Mistake, Reads, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{
+    Component, Context, Endless, Error, Flow, Mistake, Reads, Source, SourceConfig, SourceOutput,
+};
 use thalweg_record::{Content, File, FileState, Origin, Problem, Times};
 
 use thalweg_stream::io_error::io_error;
@@ -154,6 +156,10 @@ sinks:
 }
 
 impl SourceConfig for FilesConfig {
+    fn endless(&self) -> Option<Endless> {
+        Endless::by("follow", self.follow)
+    }
+
     fn gives(&self) -> Flow {
         Flow::Files
     }

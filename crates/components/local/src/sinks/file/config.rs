@@ -16,7 +16,7 @@ use super::piece::PieceOptions;
 use super::{Compression, FileSink, names, table};
 use thalweg_codec::compress::level_mistake;
 use thalweg_codec::safe_path::{is_reserved, safe};
-use thalweg_codec::template::Template;
+use thalweg_codec::template::{Template, explain};
 use thalweg_config::FileMode;
 use thalweg_record::Batch;
 use thalweg_stream::encode::EncodeConfig;
@@ -357,17 +357,29 @@ struct Paths(Template);
 impl Naming for Paths {
     fn names(&mut self, batch: &Batch) -> Vec<String> {
         let fixed = self.0.prefix().to_owned();
+        let (mut rendered, mut rejected) = (Vec::new(), Vec::new());
         let mut bound = self.0.bind(batch);
-        let mut rendered = Vec::new();
+        let rows = u32::try_from(batch.rows()).unwrap_or(u32::MAX);
         let path = |row| {
             rendered.clear();
-            bound.render(row, &mut rendered);
-            match safe(&rendered, &fixed) {
-                Ok(path) => path.to_owned(),
-                Err(reason) => format!("nowhere: {reason}"),
-            }
+            bound.render(row as usize, &mut rendered);
+            safe(&rendered, &fixed).map_or_else(
+                |reason| {
+                    rejected.push((row, reason));
+                    String::new()
+                },
+                str::to_owned,
+            )
         };
-        (0..batch.rows()).map(path).collect()
+        let mut names: Vec<String> = (0..rows).map(path).collect();
+        drop(bound);
+        explain([&self.0], batch, &mut rejected);
+        for (row, reason) in rejected {
+            if let Some(name) = names.get_mut(row as usize) {
+                *name = format!("nowhere: {reason}");
+            }
+        }
+        names
     }
 }
 
@@ -398,6 +410,10 @@ impl SinkConfig for FileConfig {
 
     fn fields(&self) -> Vec<String> {
         self.path.fields()
+    }
+
+    fn remarks(&self) -> Vec<Mistake> {
+        self.path.remark("path").into_iter().collect()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

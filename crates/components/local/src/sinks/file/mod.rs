@@ -49,7 +49,7 @@ pub use names::Numbers;
 pub use thalweg_codec::compress::Compression;
 
 use thalweg_codec::safe_path::safe;
-use thalweg_codec::template::Template;
+use thalweg_codec::template::{Template, explain};
 use thalweg_stream::encode::EncodeConfig;
 
 struct FileSink {
@@ -93,6 +93,7 @@ impl Naming {
             self.groups.push((slot, 0, rows));
             return Ok(());
         }
+        let mut unnamed = Vec::new();
         let mut bound = path.bind(batch);
         // True if `last` is the name of the last group, which the next row may join.
         let mut continues = false;
@@ -124,9 +125,13 @@ impl Naming {
                     )) => self.rejected.push((row, error.full())),
                     Err((_, error)) => return Err(error),
                 },
-                Err(reason) => self.rejected.push((row, reason)),
+                Err(reason) => unnamed.push((row, reason)),
             }
         }
+        drop(bound);
+        explain([&*path], batch, &mut unnamed);
+        self.rejected.append(&mut unnamed);
+        self.rejected.sort_unstable_by_key(|(row, _)| *row);
         // A stable sort keeps the rows of a file in order.
         self.groups.sort_by_key(|&(slot, ..)| slot);
         Ok(())

@@ -20,7 +20,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::framing::{CutOptions, StreamPosition};
 use thalweg_config::{Cron, TimeSpan};
-use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{
+    Component, Context, Endless, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput,
+};
 use thalweg_stream::command::{Command, Errors, Failure, check_environment};
 use tokio::time::Instant;
 
@@ -187,6 +189,12 @@ impl ExecSource {
 }
 
 impl SourceConfig for ExecSource {
+    fn endless(&self) -> Option<Endless> {
+        let options =
+            [("every", self.every.is_some()), ("cron", self.cron.is_some()), ("restart", self.restart)];
+        options.into_iter().find_map(|(option, is_given)| Endless::by(option, is_given))
+    }
+
     fn fields(&self) -> KnownFields {
         KnownFields::none()
     }

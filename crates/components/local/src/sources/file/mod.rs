@@ -35,7 +35,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thalweg_config::{List, Pattern as Regex, TimeSpan};
 use thalweg_engine::{
-    Component, Context, Error, Journal, KnownFields, Mistake, Reads, Source, SourceConfig, SourceOutput,
+    Component, Context, Endless, Error, Journal, KnownFields, Mistake, Reads, Source, SourceConfig,
+    SourceOutput,
 };
 
 use find::{Finder, Findings, Found};
@@ -188,6 +189,10 @@ sinks:
 }
 
 impl SourceConfig for FileSource {
+    fn endless(&self) -> Option<Endless> {
+        Endless::by("follow", self.follow)
+    }
+
     fn fields(&self) -> KnownFields {
         KnownFields::none()
     }
@@ -202,6 +207,12 @@ impl SourceConfig for FileSource {
             reads
         });
         filtered.collect()
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        let is_plain = |path: &&String| !path.contains(['*', '?', '[', ']']);
+        let is_needed = !self.follow && self.on_missing == OnMissing::Error;
+        self.path.iter().filter(|_| is_needed).filter(is_plain).map(|path| ("path", path.into())).collect()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

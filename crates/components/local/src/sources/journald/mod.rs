@@ -21,7 +21,9 @@ use serde::Deserialize;
 use thalweg_codec::framing::{DEFAULT_LIMIT, check_limit};
 use thalweg_codec::syslog::SEVERITIES;
 use thalweg_config::{ByteSize, List, TimeSpan};
-use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{
+    Component, Context, Endless, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput,
+};
 use thalweg_stream::command::{Command, Errors};
 
 use crate::program::Run;
@@ -188,6 +190,10 @@ impl JournaldSource {
 }
 
 impl SourceConfig for JournaldSource {
+    fn endless(&self) -> Option<Endless> {
+        Endless::by("follow", self.follow)
+    }
+
     fn fields(&self) -> KnownFields {
         KnownFields::none()
     }

@@ -19,7 +19,7 @@ use serde_json::Value;
 use thalweg_config::TimeSpan;
 use thalweg_engine::segments::read::{Messages, Next, Segment, dispose, list};
 use thalweg_engine::{
-    Checkpoint, Component, Context, Error, Mistake, Reading, Source, SourceConfig, SourceOutput,
+    Checkpoint, Component, Context, Endless, Error, Mistake, Reading, Source, SourceConfig, SourceOutput,
 };
 use thalweg_record::PayloadWriter;
 use thalweg_runtime::blocking;
@@ -104,6 +104,10 @@ sinks:
 }
 
 impl SourceConfig for SpoolSource {
+    fn endless(&self) -> Option<Endless> {
+        Endless::by("follow", self.follow)
+    }
+
     fn is_auxiliary(&self) -> bool {
         self.ends_with_others
     }

@@ -13,6 +13,7 @@ mod tests;
 mod token;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use bytes::Bytes;
 use reqwest::Url;
@@ -136,6 +137,10 @@ impl SinkConfig for ClickhouseConfig {
 
     fn remarks(&self) -> Vec<Mistake> {
         self.options.remarks()
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.options.needed_files()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

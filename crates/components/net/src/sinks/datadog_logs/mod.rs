@@ -11,6 +11,7 @@ use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::path::PathBuf;
 use thalweg_codec::json::write_text;
 use thalweg_codec::template::{Template, column};
 use thalweg_config::ByteSize;
@@ -190,6 +191,10 @@ impl SinkConfig for DatadogLogsConfig {
             remarks.push(remark.help("Write the site alone, for example `url: datadoghq.eu`."));
         }
         remarks
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.options.needed_files()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

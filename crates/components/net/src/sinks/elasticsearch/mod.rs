@@ -14,6 +14,7 @@ mod tests;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::path::PathBuf;
 use thalweg_codec::json::write_text;
 use thalweg_codec::template::{BoundTemplate, Template};
 use thalweg_config::ByteSize;
@@ -131,7 +132,11 @@ impl SinkConfig for ElasticsearchConfig {
     }
 
     fn remarks(&self) -> Vec<Mistake> {
-        self.options.remarks()
+        self.options.remarks().into_iter().chain(self.index.remark("index")).collect()
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.options.needed_files()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

@@ -12,6 +12,7 @@ pub mod raw;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::BinaryViewArray;
@@ -21,7 +22,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Client, Method};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_config::TimeSpan;
+use thalweg_config::{TimeSpan, nearest};
 use thalweg_engine::{
     Component, Context, Error, InFlight, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
 };
@@ -35,6 +36,9 @@ use thalweg_stream::encode::EncodeConfig;
 
 /// The default limit on requests in flight.
 const MOST: usize = 64;
+
+/// The methods by which data is usually sent.
+const METHODS: [&str; 5] = ["POST", "PUT", "PATCH", "DELETE", "GET"];
 
 /// How many bytes of an answer are read, so that its connection can be reused.
 const MOST_ANSWER: usize = 64 << 10;
@@ -208,6 +212,20 @@ impl SinkConfig for HttpConfig {
             (_, Some(concurrency)) => InFlight::Fixed(concurrency),
             (_, None) => InFlight::Adaptive(MOST),
         }
+    }
+
+    fn remarks(&self) -> Vec<Mistake> {
+        let is_usual = METHODS.contains(&self.method.as_str());
+        let remark = || {
+            let message = format!("`{}` is a method that few servers know.", self.method);
+            let near = nearest(&self.method, METHODS).unwrap_or("POST");
+            Mistake::new("method", message).help(format!("Did you mean `{near}`?"))
+        };
+        (!is_usual).then(remark).into_iter().collect()
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.tls.files()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

@@ -13,6 +13,7 @@ use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::path::PathBuf;
 use thalweg_codec::template::Template;
 use thalweg_config::{ByteSize, List};
 use thalweg_engine::{Component, Context, Error, InFlight, Mistake, Sink, SinkConfig};
@@ -164,6 +165,10 @@ impl SinkConfig for InfluxdbConfig {
 
     fn remarks(&self) -> Vec<Mistake> {
         self.options.remarks()
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.options.needed_files()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

@@ -12,6 +12,7 @@
 mod tests;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -152,6 +153,10 @@ impl SinkConfig for LokiConfig {
 
     fn remarks(&self) -> Vec<Mistake> {
         self.options.remarks()
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.options.needed_files()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

@@ -15,6 +15,7 @@
 mod tests;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -107,6 +108,10 @@ impl SinkConfig for OtlpConfig {
             remarks.push(remark.help("Receivers usually take HTTP at port 4318."));
         }
         remarks
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.options.needed_files()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

@@ -13,6 +13,7 @@ mod events;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use async_trait::async_trait;
 use reqwest::StatusCode;
@@ -258,6 +259,10 @@ impl SinkConfig for SplunkHecConfig {
 
     fn remarks(&self) -> Vec<Mistake> {
         self.options.remarks()
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.options.needed_files()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

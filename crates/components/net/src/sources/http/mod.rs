@@ -8,13 +8,16 @@ mod request;
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, List, TimeSpan};
-use thalweg_engine::{Claim, Component, Context, Error, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{
+    Claim, Component, Context, Endless, Error, Mistake, Source, SourceConfig, SourceOutput,
+};
 
 use crate::net::{Address, Announce, Client, ListenOptions, Listener, Respond, UnixSocket, defaults, serve};
 use crate::web::{Admission, RequestOptions, converse_until_stopped};
@@ -149,6 +152,10 @@ sinks:
 }
 
 impl SourceConfig for HttpSource {
+    fn endless(&self) -> Option<Endless> {
+        self.listen.endless()
+    }
+
     fn blocks(&self) -> bool {
         false
     }
@@ -168,6 +175,10 @@ impl SourceConfig for HttpSource {
 
     fn claims(&self) -> Vec<Claim> {
         Claim::port("address", "tcp", &self.address).into_iter().collect()
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.listen.needed_files()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

@@ -24,13 +24,14 @@ mod tests;
 mod trail;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::charset::Charset;
 use thalweg_codec::stream_framing::StreamFraming;
 use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig};
+use thalweg_engine::{Component, Context, Endless, Error, KnownFields, Mistake, Source, SourceConfig};
 
 use crate::json_path::JsonPath;
 use crate::net::{defaults, long_time};
@@ -311,6 +312,10 @@ sinks:
 }
 
 impl SourceConfig for HttpClient {
+    fn endless(&self) -> Option<Endless> {
+        Endless::by("every", self.every.is_some())
+    }
+
     fn fields(&self) -> KnownFields {
         KnownFields::none()
     }
@@ -338,6 +343,10 @@ impl SourceConfig for HttpClient {
 
     fn remarks(&self) -> Vec<Mistake> {
         long_time("timeout", self.timeout).into_iter().collect()
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.tls.files()
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Source>, Error> {

@@ -8,13 +8,16 @@ mod request;
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_engine::{Claim, Component, Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{
+    Claim, Component, Context, Endless, Error, Flow, Mistake, Source, SourceConfig, SourceOutput,
+};
 
 use crate::net::{Address, Announce, Client, ListenOptions, Listener, UnixSocket, defaults, serve};
 use crate::upload::{self, Accept, Room};
@@ -131,6 +134,10 @@ sinks:
 }
 
 impl SourceConfig for HttpUpload {
+    fn endless(&self) -> Option<Endless> {
+        self.listen.endless()
+    }
+
     fn blocks(&self) -> bool {
         false
     }
@@ -150,6 +157,10 @@ impl SourceConfig for HttpUpload {
 
     fn claims(&self) -> Vec<Claim> {
         Claim::port("address", "tcp", &self.address).into_iter().collect()
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.listen.needed_files()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

@@ -22,7 +22,7 @@ use serde::Deserialize;
 use thalweg_codec::otlp::Signal;
 use thalweg_config::{ByteSize, List, TimeSpan};
 use thalweg_engine::{
-    Claim, Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput,
+    Claim, Component, Context, Endless, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput,
 };
 
 use crate::net::{
@@ -146,6 +146,10 @@ sinks:
 }
 
 impl SourceConfig for OtlpSource {
+    fn endless(&self) -> Option<Endless> {
+        self.listen.endless()
+    }
+
     fn blocks(&self) -> bool {
         false
     }
@@ -171,6 +175,10 @@ impl SourceConfig for OtlpSource {
             KnownFields::of(fields.fields().iter().map(|field| field.as_ref().clone()))
         });
         known.reduce(KnownFields::or).unwrap_or_else(KnownFields::none)
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.listen.needed_files()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

@@ -12,6 +12,7 @@ mod target;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
@@ -21,7 +22,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::exposition::is_label;
 use thalweg_config::{ByteSize, List, TimeSpan};
-use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{
+    Component, Context, Endless, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput,
+};
 use tokio::task::JoinSet;
 
 use crate::net::{defaults, long_time};
@@ -165,6 +168,10 @@ sinks:
 }
 
 impl SourceConfig for PrometheusScrape {
+    fn endless(&self) -> Option<Endless> {
+        Endless::by("every", self.every.is_some())
+    }
+
     fn fields(&self) -> KnownFields {
         KnownFields::of(rows::fields())
     }
@@ -198,6 +205,10 @@ impl SourceConfig for PrometheusScrape {
             Mistake::new("auth", message).help("Give `user` and `password`, or `bearer`.")
         });
         late.into_iter().chain(of_store).chain(long_time("timeout", self.timeout)).collect()
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.tls.files()
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Source>, Error> {

@@ -6,13 +6,16 @@
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::TimeSpan;
-use thalweg_engine::{Claim, Component, Context, Error, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{
+    Claim, Component, Context, Endless, Error, Mistake, Source, SourceConfig, SourceOutput,
+};
 
 use crate::net::{
     Address, Announce, Client, Connection, ListenOptions, Listener, Plain, SocketOptions, defaults, serve,
@@ -71,6 +74,10 @@ sinks:
 }
 
 impl SourceConfig for ProxySource {
+    fn endless(&self) -> Option<Endless> {
+        self.listen.endless()
+    }
+
     fn blocks(&self) -> bool {
         false
     }
@@ -90,6 +97,10 @@ impl SourceConfig for ProxySource {
 
     fn claims(&self) -> Vec<Claim> {
         self.address.claim("address").into_iter().collect()
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.listen.needed_files()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

@@ -5,6 +5,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -13,7 +14,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::TimeSpan;
 use thalweg_engine::{
-    Claim, Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput,
+    Claim, Component, Context, Endless, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput,
 };
 
 use crate::net::{
@@ -99,6 +100,10 @@ sinks:
 }
 
 impl SourceConfig for SocketSource {
+    fn endless(&self) -> Option<Endless> {
+        self.listen.endless()
+    }
+
     fn fields(&self) -> KnownFields {
         KnownFields::none()
     }
@@ -122,6 +127,10 @@ impl SourceConfig for SocketSource {
 
     fn claims(&self) -> Vec<Claim> {
         self.address.claim("address").into_iter().collect()
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.listen.needed_files()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

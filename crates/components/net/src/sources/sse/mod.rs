@@ -14,12 +14,13 @@ mod listen;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::columns::FieldType;
 use thalweg_config::{ByteSize, List, TimeSpan};
-use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig};
+use thalweg_engine::{Component, Context, Endless, Error, KnownFields, Mistake, Source, SourceConfig};
 
 use crate::net::{check_timeout, defaults, long_time};
 use crate::requests::{Auth, Endpoint};
@@ -153,6 +154,10 @@ sinks:
 }
 
 impl SourceConfig for SseSource {
+    fn endless(&self) -> Option<Endless> {
+        Endless::unless("end_after_idle", self.end_after_idle.is_some())
+    }
+
     fn fields(&self) -> KnownFields {
         let text = |name: &str| Some(FieldType::Text.field(name));
         self.parts().iter().fold(KnownFields::none(), |known, (name, _)| known.with(name, text(name)))
@@ -185,6 +190,10 @@ impl SourceConfig for SseSource {
     fn remarks(&self) -> Vec<Mistake> {
         let times = [("timeout", self.timeout), ("idle_timeout", self.idle_timeout)];
         times.into_iter().filter_map(|(option, time)| long_time(option, time)).collect()
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.tls.files()
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Source>, Error> {

@@ -6,13 +6,14 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{
-    Claim, Component, Context, Error, Mistake, Received, Source, SourceConfig, SourceOutput,
+    Claim, Component, Context, Endless, Error, Mistake, Received, Source, SourceConfig, SourceOutput,
 };
 
 use crate::net::{
@@ -157,6 +158,10 @@ sinks:
 }
 
 impl SourceConfig for SyslogSource {
+    fn endless(&self) -> Option<Endless> {
+        self.listen.endless()
+    }
+
     fn blocks(&self) -> bool {
         false
     }
@@ -176,6 +181,10 @@ impl SourceConfig for SyslogSource {
 
     fn claims(&self) -> Vec<Claim> {
         self.address.claim("address").into_iter().collect()
+    }
+
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
+        self.listen.needed_files()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{
-    Component, Context, Error, KnownFields, Mistake, Reading, Source, SourceConfig, SourceOutput,
+    Component, Context, Endless, Error, KnownFields, Mistake, Reading, Source, SourceConfig, SourceOutput,
 };
 use thalweg_stream::whole::Whole;
 use tokio::time::Instant;
@@ -80,6 +80,10 @@ sinks:
 }
 
 impl SourceConfig for WebsocketClientSource {
+    fn endless(&self) -> Option<Endless> {
+        Endless::unless("end_after_idle", self.end_after_idle.is_some())
+    }
+
     fn fields(&self) -> KnownFields {
         KnownFields::none()
     }
