@@ -243,7 +243,13 @@ impl Reader<'_> {
 
     fn entries<'n>(&mut self, root: &'n Node, section: &str) -> &'n [(Key, Node)] {
         let Some(node) = root.get(section) else {
-            if root.as_mapping().is_some() {
+            // A misspelt section is one mistake, which names the right one.
+            let is_meant = |key: &str| {
+                terms::key(key, &SECTIONS) == Some(section) || nearest(key, SECTIONS) == Some(section)
+            };
+            let other_word =
+                |(key, _): &(Key, Node)| !SECTIONS.contains(&key.name.as_str()) && is_meant(&key.name);
+            if root.as_mapping().is_some() && !root.entries().iter().any(other_word) {
                 let message = format!("There are no `{section}`.");
                 let help = format!(
                     "Add `{section}:` with at least one. `thalweg new` writes a configuration to begin with."
