@@ -555,6 +555,42 @@ fn a_name_may_look_like_a_number() {
     House::with(&[("c.yaml", text)]).run_well(&["check", "c.yaml"]);
 }
 
+/// Each was told only once the one before it was corrected.
+#[test]
+fn a_mistake_hides_none_beside_it() {
+    for (text, expected) in [
+        (
+            "schedule: { cron: '0 5 * * *', overlap: sometimes, timezone: Europe/Berln }\nsources: { a: stdin }\n\
+             pipelines: { main: { from: a, to: z } }\nsinks: { z: stdout }\n",
+            &["`overlap` cannot be `sometimes`.", "`Europe/Berln` is not a time zone.", "2 mistakes in c.yaml"],
+        ),
+        (
+            "sources: { a: stdin }\npipelines: { main: { from: a, to: z, transforms: [parse_csv: { columns: [b], \
+             header: true, types: integer }] } }\nsinks: { z: stdout }\n",
+            &[
+                "`types` should be a mapping, but it is the text `integer`.",
+                "`columns` and `header` both give the names of the columns.",
+                "2 mistakes in c.yaml",
+            ],
+        ),
+        (
+            "sources: { a: stdin, spare: stdin }\npipelines: { main: { from: a, to: nowhere } }\nsinks: { z: stdout }\n",
+            &[
+                "There is no sink or pipeline called `nowhere`.",
+                "No pipeline reads the source `spare`.",
+                "No pipeline feeds the sink `z`.",
+            ],
+        ),
+    ] {
+        let said = mistakes(text);
+        assert!(expected.iter().all(|part| said.contains(part)), "{said}");
+    }
+    let said = mistakes(
+        "sources: { input: stdin }\npipelines: { main: { from: inputt, to: out.x } }\nsinks: { out: stdout }\n",
+    );
+    assert!(said.contains("2 mistakes in c.yaml"), "{said}");
+}
+
 #[test]
 fn slips_that_have_one_cause_are_one_mistake_with_its_fix() {
     for (text, expected) in [

@@ -165,11 +165,11 @@ const FORMER: &[(Role, &str, &str, &str)] = &[
         "`bootstrap_servers` is called `brokers` here.",
     ),
     (Role::Sink, "kafka", "{ servers: h, topic: a }", "`servers` is called `brokers` here."),
-    (Role::Sink, "kafka", "{ brokers: h, topic: a, acks: 1 }", "`1` is called `leader` here."),
+    (Role::Sink, "kafka", "{ brokers: 'h:9092', topic: a, acks: 1 }", "`1` is called `leader` here."),
     (
         Role::Source,
         "kafka",
-        "{ brokers: h, topics: a, group: g, auto_offset_reset: earliest }",
+        "{ brokers: 'h:9092', topics: a, group: g, auto_offset_reset: earliest }",
         "`auto_offset_reset` is called `start` here.",
     ),
     (Role::Source, "postgres", "{ url: 'postgres://h/d', table: t }", "`url` is called `server` here."),

@@ -13,6 +13,7 @@ mod fields;
 mod memory;
 mod positions;
 mod remarks;
+mod scheduled;
 mod sections;
 mod shared_files;
 mod terms;
@@ -26,7 +27,7 @@ use std::sync::Arc;
 use thalweg_config::{Diagnostic, Diagnostics, Document, Key, Node, Span, decode, nearest};
 
 use crate::graph::{Graph, Passed, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode, numbered};
-use crate::registry::{Built, Registry, Role, report};
+use crate::registry::{Built, Registry, Role};
 use crate::settings::{BufferSettings, ByKey, Failover, PipelineSettings, Settings};
 use buffers::{BUFFER, Buffered, without};
 
@@ -146,9 +147,7 @@ impl Reader<'_> {
         self.folders(root);
         self.budget(root);
         let settings: Settings = self.settings(root, &SETTINGS);
-        if let (Some(node), Some(schedule)) = (root.get("schedule"), &settings.schedule) {
-            report(schedule.check(), node, node.span, &mut self.diagnostics);
-        }
+        self.scheduled(root, settings.schedule.as_ref());
         let sources = self.section(root, "sources", Role::Source);
         let sinks = self.section(root, "sinks", Role::Sink);
         let mut graph = Graph {
