@@ -161,7 +161,7 @@ enum Place {
 /// written; `address` describes the option `address` beside it.
 pub(super) fn elsewhere(word: &str, outer: Option<&str>, address: Option<&str>) -> Option<&'static str> {
     let fits = |place: &Place| match place {
-        Place::Within(name) => outer == Some(name),
+        Place::Within(name) => outer == Some(*name),
         Place::BesideSocketAddress => address.is_some_and(|text| text.contains("udp://")),
     };
     let found = ELSEWHERE.iter().find(|(words, place, _)| words.contains(&word) && fits(place));
