@@ -123,7 +123,7 @@ fn wrong_types(text: &str) -> Option<String> {
 /// error. The types are nouns already.
 fn wrong_operands(text: &str) -> Option<String> {
     type Rule = (LazyLock<Option<Regex>>, &'static str);
-    static RULES: [Rule; 6] = [
+    static RULES: [Rule; 7] = [
         (
             LazyLock::new(|| {
                 Regex::new(r"(?i)^cannot coerce arithmetic expression (time [-+] (?:integer|number)|(?:integer|number) [-+] time) to valid types$").ok()
@@ -133,6 +133,13 @@ fn wrong_operands(text: &str) -> Option<String> {
         (
             LazyLock::new(|| {
                 Regex::new(r"(?i)^cannot coerce arithmetic expression (.+?) ([-+*/%]) (.+) to valid types$")
+                    .ok()
+            }),
+            "`$2` does not take values of the types $1 and $3",
+        ),
+        (
+            LazyLock::new(|| {
+                Regex::new(r"(?i)^cannot get result type for arithmetic operation (.+?) ([-+*/%]) (.+?): .+$")
                     .ok()
             }),
             "`$2` does not take values of the types $1 and $3",
@@ -311,6 +318,11 @@ mod tests {
             (
                 "Cannot coerce arithmetic expression Boolean + Interval(MonthDayNano) to valid types",
                 "`+` does not take values of the types boolean and interval",
+            ),
+            (
+                "Cannot get result type for arithmetic operation Boolean + Boolean: Invalid argument error: \
+                 Invalid arithmetic operation: Boolean + Boolean",
+                "`+` does not take values of the types boolean and boolean",
             ),
             (
                 "Cannot infer common argument type for logical boolean operation Null AND Int64",
