@@ -1,5 +1,5 @@
 //! Mistakes beside wrong values. A component with a wrong value is not made, but its other options are
-//! checked, so that all mistakes are told at once.
+//! checked, so that all mistakes are shown at once.
 //!
 //! The wrong options are left out, and what is left is made and checked. Such a check may miss what was left
 //! out. So a mistake counts only if it is at an option that is there, and names none that was left out.

@@ -137,8 +137,8 @@ impl ComponentMetrics {
         self.busy_ns.fetch_add(spent, Relaxed);
     }
 
-    /// Runs a future, and counts the time of its work as busy, but not the time in which it waits: a sink that
-    /// waits for the answer of a server occupies no core.
+    /// Runs a future, and counts the time of its work as busy, but not the time in which it waits: a sink
+    /// that waits for the answer of a server occupies no core.
     pub async fn counted<T>(&self, future: impl Future<Output = T>) -> T {
         let mut future = pin!(future);
         poll_fn(|context| {

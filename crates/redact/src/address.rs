@@ -75,8 +75,8 @@ pub(crate) struct Parts {
     pub(crate) query: Option<Range<usize>>,
 }
 
-/// Finds the user, password and query of every address in a text. A part that is masked already is left as
-/// it is: a mark under the line would otherwise no longer be below its place.
+/// Finds the user, password and query of every address in a text. A part that is masked already is left as it
+/// is: a mark under the line would otherwise no longer be below its place.
 pub(crate) fn find(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
     addresses(text)
         .flat_map(|parts| parts.user.into_iter().chain(parts.query))

@@ -555,7 +555,7 @@ fn a_name_may_look_like_a_number() {
     House::with(&[("c.yaml", text)]).run_well(&["check", "c.yaml"]);
 }
 
-/// Each was told only once the one before it was corrected.
+/// Each was shown only after the one before it was corrected.
 #[test]
 fn a_mistake_hides_none_beside_it() {
     for (text, expected) in [

@@ -13,7 +13,7 @@ use crate::log;
 
 /// The time between the answer to a request to stop and the stop.
 const BEFORE_STOP: Duration = Duration::from_millis(50);
-/// What is accepted as a level.
+/// The accepted levels, as an answer.
 const LEVELS: &str = "`level` must be `off`, `error`, `warn`, `info`, `debug` or `trace`, or levels of modules, as in `warn,thalweg_engine=debug`";
 /// The longest text that selects log events.
 const LONGEST_LEVEL: usize = 256;
