@@ -562,7 +562,11 @@ fn a_mistake_hides_none_beside_it() {
         (
             "schedule: { cron: '0 5 * * *', overlap: sometimes, timezone: Europe/Berln }\nsources: { a: stdin }\n\
              pipelines: { main: { from: a, to: z } }\nsinks: { z: stdout }\n",
-            &["`overlap` cannot be `sometimes`.", "`Europe/Berln` is not a time zone.", "2 mistakes in c.yaml"],
+            &[
+                "`overlap` cannot be `sometimes`.",
+                "`Europe/Berln` is not a time zone.",
+                "2 mistakes in c.yaml",
+            ],
         ),
         (
             "sources: { a: stdin }\npipelines: { main: { from: a, to: z, transforms: [parse_csv: { columns: [b], \
