@@ -17,8 +17,9 @@ use encoding_rs::{
     BIG5, DecoderResult, EUC_JP, EUC_KR, Encoding, GB18030, GBK, ISO_2022_JP, REPLACEMENT, SHIFT_JIS, UTF_8,
     UTF_16BE, UTF_16LE,
 };
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
+use thalweg_config::{FormatError, register_format};
 use thalweg_record::ViewBuilder;
 
 /// The number of bytes that are decoded into at once.
@@ -28,9 +29,8 @@ const CHUNK: usize = 16 << 10;
 const FIRST_TRAIL: u8 = 0x30;
 
 /// A character set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-#[schemars(with = "String", extend("examples" = ["latin1", "windows-1252", "utf-16", "shift_jis"]))]
 pub struct Charset {
     encoding: &'static Encoding,
     /// True for `utf-16`, whose byte order mark tells the order of its bytes.
@@ -43,18 +43,40 @@ impl Default for Charset {
     }
 }
 
-impl TryFrom<String> for Charset {
-    type Error = String;
+/// The format of the names in schemas.
+const FORMAT: &str = "charset";
 
-    fn try_from(name: String) -> Result<Self, String> {
+impl JsonSchema for Charset {
+    fn schema_name() -> Cow<'static, str> {
+        "Charset".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        register_format(FORMAT, |name| Self::try_from(name.to_owned()).map(|_| ()));
+        json_schema!({
+            "type": "string",
+            "format": FORMAT,
+            "description": "A character set.",
+            "examples": ["latin1", "windows-1252", "utf-16", "shift_jis"],
+        })
+    }
+}
+
+impl TryFrom<String> for Charset {
+    type Error = FormatError;
+
+    fn try_from(name: String) -> Result<Self, FormatError> {
         match Encoding::for_label(name.as_bytes()) {
-            None => Err(format!(
-                "`{name}` is not a known character set: write for example `latin1`, `windows-1252`, `utf-16` or \
-                 `shift_jis`."
-            )),
-            Some(found) if found == ISO_2022_JP || found == REPLACEMENT => Err(format!(
-                "`{name}` cannot be cut into messages: its bytes depend on those before. Convert the input with `iconv`."
-            )),
+            None => Err(FormatError::new(format!("`{name}` is not a known character set."))
+                .help("Write for example `latin1`, `windows-1252`, `utf-16` or `shift_jis`.")),
+            Some(found) if found == ISO_2022_JP || found == REPLACEMENT => Err(FormatError::new(format!(
+                "`{name}` cannot be cut into messages: its bytes depend on those before."
+            ))
+            .help("Convert the input with `iconv`.")),
             Some(encoding) => {
                 Ok(Self { encoding, is_marked: name.trim_ascii().eq_ignore_ascii_case("utf-16") })
             }
@@ -275,8 +297,8 @@ mod tests {
     #[test]
     fn a_name_that_is_not_known_is_a_mistake() {
         let mistake = |name: &str| Charset::try_from(name.to_owned()).unwrap_err();
-        assert!(mistake("latin9000").starts_with("`latin9000` is not a known character set"));
-        assert!(mistake("iso-2022-jp").starts_with("`iso-2022-jp` cannot be cut into messages"));
+        assert!(mistake("latin9000").message.starts_with("`latin9000` is not a known character set"));
+        assert!(mistake("iso-2022-jp").message.starts_with("`iso-2022-jp` cannot be cut into messages"));
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub fn decode<T: DeserializeOwned + JsonSchema>(node: &Node, diagnostics: &mut D
 }
 
 /// Turns a phrase into a sentence: `serde` and `FromStr` return phrases.
-fn sentence(message: &str) -> String {
+pub(crate) fn sentence(message: &str) -> String {
     let mut sentence: String = message.trim().to_owned();
     if let Some(first) = sentence.get(..1) {
         let upper = first.to_uppercase();

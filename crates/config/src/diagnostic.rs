@@ -106,6 +106,11 @@ impl Diagnostics {
         Self { name: document_name.to_owned(), text, hidden, entries: BTreeMap::new() }
     }
 
+    /// Creates an empty collection for the same document.
+    pub fn another(&self) -> Self {
+        Self::hiding(&self.name, self.text.clone(), self.hidden.clone())
+    }
+
     /// Adds a mistake.
     pub fn push(&mut self, diagnostic: Diagnostic) {
         self.insert(diagnostic);

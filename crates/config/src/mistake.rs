@@ -1,5 +1,7 @@
 //! A mistake that the schema of an option cannot express.
 
+use crate::decode::sentence;
+
 /// A mistake in a configured component that its schema cannot express.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
@@ -15,6 +17,17 @@ impl Mistake {
     /// Creates a mistake in an option, or, with `""`, in the component as a whole. The message is a sentence.
     pub fn new(option: &'static str, message: impl Into<String>) -> Self {
         Self { option, message: message.into(), help: None }
+    }
+
+    /// Creates a mistake as [`new`](Self::new) does, of the text of an error: a phrase, or a question at its
+    /// end.
+    ///
+    /// ```
+    /// let mistake = thalweg_config::Mistake::of("url", "`s3` has no option `a`; did you mean `b`?");
+    /// assert_eq!(mistake.message, "`s3` has no option `a`; did you mean `b`?");
+    /// ```
+    pub fn of(option: &'static str, phrase: &str) -> Self {
+        Self::new(option, sentence(phrase))
     }
 
     /// Adds a sentence that says how to correct it.

@@ -8,6 +8,7 @@
 //! This crate defines what a component is ([`component`]) but contains none: components come in a
 //! [`Registry`].
 
+mod beside;
 mod buffer;
 pub mod component;
 mod details;

@@ -1,6 +1,8 @@
 //! The counters of a running component.
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -135,6 +137,19 @@ impl ComponentMetrics {
         self.busy_ns.fetch_add(spent, Relaxed);
     }
 
+    /// Runs a future, and counts the time of its work as busy, but not the time in which it waits: a sink
+    /// that waits for the answer of a server occupies no core.
+    pub async fn counted<T>(&self, future: impl Future<Output = T>) -> T {
+        let mut future = pin!(future);
+        poll_fn(|context| {
+            let start = Instant::now();
+            let polled = future.as_mut().poll(context);
+            self.add_busy(start);
+            polled
+        })
+        .await
+    }
+
     /// Sets or clears the temporary error that the component retries.
     pub fn set_retrying(&self, retrying: Option<String>) {
         if retrying.is_some() || self.is_retrying.load(Relaxed) {
@@ -182,5 +197,29 @@ impl ComponentCounts {
     /// Returns the time spent in it by all workers.
     pub fn busy(&self) -> Duration {
         Duration::from_nanos(self.busy_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    #[test]
+    fn the_time_in_which_a_future_waits_is_not_busy() {
+        let metrics = ComponentMetrics::new("out".into(), Role::Sink, "nats");
+        let mut waited = false;
+        let waiting =
+            poll_fn(|_| if std::mem::replace(&mut waited, true) { Poll::Ready(7) } else { Poll::Pending });
+        let mut counted = pin!(metrics.counted(waiting));
+        let mut context = Context::from_waker(Waker::noop());
+        let all = Instant::now();
+        assert!(counted.as_mut().poll(&mut context).is_pending());
+        let gap = Instant::now();
+        std::thread::sleep(Duration::from_millis(20));
+        let gap = gap.elapsed();
+        assert_eq!(counted.as_mut().poll(&mut context), Poll::Ready(7));
+        assert!(metrics.counts().busy() + gap <= all.elapsed());
     }
 }

@@ -9,6 +9,7 @@ use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde_json::Value;
 use thalweg_config::{Diagnostics, Mistake, Node, Span, decode};
 
+use crate::beside;
 use crate::component::{
     Component, FileReaderConfig, FileSink, FileTransformConfig, Flow, SinkConfig, SourceConfig, Step,
     TransformConfig,
@@ -183,7 +184,13 @@ impl Registry {
 
     fn add<C: Component>(self, role: Role, takes: Option<Flow>, built: fn(Arc<C>) -> Built) -> Self {
         let decode = move |options: &Node, span: Span, diagnostics: &mut Diagnostics| {
-            let config = decode::<C>(options, diagnostics)?;
+            let mut wrong = diagnostics.another();
+            let Some(config) = decode::<C>(options, &mut wrong) else {
+                let others = beside::mistakes(options, &wrong, C::check);
+                diagnostics.extend(wrong);
+                report(others, options, span, diagnostics);
+                return None;
+            };
             report(config.check(), options, span, diagnostics);
             Some(built(Arc::new(config)))
         };

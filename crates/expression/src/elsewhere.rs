@@ -1,7 +1,7 @@
 //! Functions and operators of other languages, and how they are written here.
 
 /// The functions of other languages, each list with the sentence that helps.
-const FUNCTIONS: [(&[&str], &str); 20] = [
+const FUNCTIONS: [(&[&str], &str); 22] = [
     (&["isnull", "is_null"], "Write `a IS NULL`, or `coalesce(a, b)` to put a value in its place."),
     (&["defined", "isset", "is_defined", "is_not_null"], "Write `a IS NOT NULL`."),
     (&["if", "iff", "iif", "cond", "ternary"], "Write `CASE WHEN condition THEN a ELSE b END`."),
@@ -19,12 +19,20 @@ const FUNCTIONS: [(&[&str], &str); 20] = [
     (&["uppercase", "upcase", "ucase"], "Use `upper`."),
     (&["index", "indexof", "locate"], "Use `strpos`."),
     (
-        &["match", "matches", "regexp_match", "regexp_matches"],
+        &["match", "matches", "regexp_match", "regexp_matches", "regex_match", "regex_matches", "rlike"],
         "Use `regexp_like`, or write `a ~ 'expression'`.",
     ),
     (
         &["regexp_extract", "regexp_substr", "capture", "extract_all"],
         "Use `regexp_replace`, or the transform `parse_regex` with named groups.",
+    ),
+    (
+        &["datediff", "date_diff", "timestampdiff", "timestamp_diff", "age"],
+        "Write `date_part('epoch', b - a)` for seconds, or compare `b - a` with `INTERVAL '1 day'`.",
+    ),
+    (
+        &["dateadd", "date_add", "timestampadd", "timestamp_add", "adddate", "date_sub"],
+        "Write `a + INTERVAL '1 day'` or `a - INTERVAL '1 day'`.",
     ),
     (&["split", "string_to_array"], "Use `split_part(text, separator, n)`, or the transform `split_fields`."),
     (&["strftime", "format_date", "format_timestamp"], "Use `to_char`."),

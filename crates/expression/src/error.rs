@@ -123,7 +123,27 @@ fn wrong_types(text: &str) -> Option<String> {
 /// error. The types are nouns already.
 fn wrong_operands(text: &str) -> Option<String> {
     type Rule = (LazyLock<Option<Regex>>, &'static str);
-    static RULES: [Rule; 4] = [
+    static RULES: [Rule; 7] = [
+        (
+            LazyLock::new(|| {
+                Regex::new(r"(?i)^cannot coerce arithmetic expression (time [-+] (?:integer|number)|(?:integer|number) [-+] time) to valid types$").ok()
+            }),
+            "`$1` has no unit: a span of time is written `INTERVAL '5 minutes'`",
+        ),
+        (
+            LazyLock::new(|| {
+                Regex::new(r"(?i)^cannot coerce arithmetic expression (.+?) ([-+*/%]) (.+) to valid types$")
+                    .ok()
+            }),
+            "`$2` does not take values of the types $1 and $3",
+        ),
+        (
+            LazyLock::new(|| {
+                Regex::new(r"(?i)^cannot get result type for arithmetic operation (.+?) ([-+*/%]) (.+?): .+$")
+                    .ok()
+            }),
+            "`$2` does not take values of the types $1 and $3",
+        ),
         (
             LazyLock::new(|| {
                 Regex::new(r"(?i)^cannot infer common argument type for logical boolean operation (.+) (and|or) (.+)$").ok()
@@ -155,9 +175,16 @@ fn wrong_operands(text: &str) -> Option<String> {
         let captures = rule.as_ref()?.captures(text)?;
         let mut said = String::new();
         captures.expand(sentence, &mut said);
+        let has_null = captures.iter().skip(1).flatten().any(|part| part.as_str() == NULL);
+        if has_null {
+            said += "; a field that no message has is NULL";
+        }
         Some(said)
     })
 }
+
+/// The noun for the type of NULL.
+const NULL: &str = "NULL";
 
 /// The text that replaces one that only shows the insides of the planner.
 const NOT_SUPPORTED: &str = "expressions do not support this form of SQL";
@@ -168,11 +195,14 @@ fn plain(text: &str) -> String {
         Regex::new(r"^(?:Cannot cast string|Can't cast value|Cannot cast value) '?(.*?)'? to (?:value of )?(?:type )?(\w+).*$").ok()
     });
     static TYPES: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(r"\b(?:(Utf8View|LargeUtf8|Utf8)|(U?Int(?:8|16|32|64))|(Float(?:16|32|64)|Decimal\d+(?:\([^)]*\))?)|(Boolean)|(Timestamp(?:\((?:[^()]|\([^()]*\))*\))?|Date(?:32|64)|Time(?:32|64)(?:\([^)]*\))?)|(Interval(?:\([^)]*\))?|Duration(?:\([^)]*\))?))").ok()
+        Regex::new(r"\b(?:(Utf8View|LargeUtf8|Utf8)|(U?Int(?:8|16|32|64))|(Float(?:16|32|64)|Decimal\d+(?:\([^)]*\))?)|(Boolean)|(Timestamp(?:\((?:[^()]|\([^()]*\))*\))?|Date(?:32|64)|Time(?:32|64)(?:\([^)]*\))?)|(Interval(?:\([^)]*\))?|Duration(?:\([^)]*\))?)|(Null)\b)").ok()
     });
     static RECEIVED: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"\w+ \(DataType: ([^)]*)\)").ok());
-    const NOUNS: [&str; 6] = ["text", "integer", "number", "boolean", "time", "interval"];
+    static TIME: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(r"(?s)^Error parsing timestamp from '(.*?)'(?: using format '(.*)')?: .+$").ok()
+    });
+    const NOUNS: [&str; 7] = ["text", "integer", "number", "boolean", "time", "interval", NULL];
     let noun = |captures: &Captures| {
         let group = (1..=NOUNS.len()).find(|group| captures.get(*group).is_some());
         group.and_then(|group| NOUNS.get(group - 1)).copied().unwrap_or_default().to_owned()
@@ -188,6 +218,14 @@ fn plain(text: &str) -> String {
         };
         let value: String = captures.get(1).map_or("", |value| value.as_str()).chars().take(60).collect();
         return format!("`{value}` is not {wanted}");
+    }
+    if let Some(captures) = TIME.as_ref().and_then(|time| time.captures(text)) {
+        let part = |group| captures.get(group).map(|part| part.as_str().chars().take(60).collect::<String>());
+        let value = part(1).unwrap_or_default();
+        return match part(2) {
+            Some(form) => format!("`{value}` does not have the form `{form}`"),
+            None => format!("`{value}` is not a time"),
+        };
     }
     if let Some(sentence) = wrong_types(text) {
         return sentence;
@@ -273,6 +311,28 @@ mod tests {
                 "Function 'upper' requires String, but received Int64 (DataType: Int64).",
                 "the function `upper` takes text, not values of the type integer",
             ),
+            (
+                "Cannot coerce arithmetic expression Timestamp(Nanosecond, Some(\"UTC\")) - Int64 to valid types",
+                "`time - integer` has no unit: a span of time is written `INTERVAL '5 minutes'`",
+            ),
+            (
+                "Cannot coerce arithmetic expression Boolean + Interval(MonthDayNano) to valid types",
+                "`+` does not take values of the types boolean and interval",
+            ),
+            (
+                "Cannot get result type for arithmetic operation Boolean + Boolean: Invalid argument error: \
+                 Invalid arithmetic operation: Boolean + Boolean",
+                "`+` does not take values of the types boolean and boolean",
+            ),
+            (
+                "Cannot infer common argument type for logical boolean operation Null AND Int64",
+                "`AND` combines conditions, not values of the types NULL and integer; a field that no message has is NULL",
+            ),
+            (
+                "Error parsing timestamp from '2026-13' using format '%Y-%m': input is out of range",
+                "`2026-13` does not have the form `%Y-%m`",
+            ),
+            ("Error parsing timestamp from 'Int64': error parsing date", "`Int64` is not a time"),
             ("Error parsing timestamp from 'a::b { '", "error parsing timestamp from 'a::b { '"),
         ] {
             assert_eq!(words(&DataFusionError::Execution(theirs.to_owned())), ours);

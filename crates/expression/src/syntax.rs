@@ -177,6 +177,9 @@ fn unexpected_end(sql: &str, tokens: &[TokenWithSpan], next: &TokenWithSpan) -> 
         Token::DoubleEq => error.help("Equality is written `=`."),
         Token::Ampersand | Token::Overlap => error.help("Conditions are joined with `AND`."),
         Token::SemiColon => error.help("Leave it out."),
+        token if token.to_string() == "?" && begins_with(sql, next, "??") => {
+            error.help("A value in place of NULL is written `coalesce(a, b)`.")
+        }
         // A tokenizer that knows parameters of statements reads `?` as one.
         token if token.to_string() == "?" => {
             error.help("A choice is written `CASE WHEN condition THEN a ELSE b END`.")
@@ -187,6 +190,12 @@ fn unexpected_end(sql: &str, tokens: &[TokenWithSpan], next: &TokenWithSpan) -> 
         Token::Word(word) if word.keyword == Keyword::WHEN => {
             error.help("Write `CASE WHEN condition THEN a ELSE b END`, with the `END`.")
         }
+        Token::LParen if let Some(column) = existing(sql, next) => {
+            error.help(format!("Write `{column} IS NOT NULL`."))
+        }
+        _ if has_keyword(tokens, Keyword::IF) && has_keyword(tokens, Keyword::THEN) => {
+            error.help("A choice is written `CASE WHEN condition THEN a ELSE b END`.")
+        }
         Token::Word(_) if follows_number(tokens, next) => {
             error.help("A span of time is written `INTERVAL '5 minutes'`.")
         }
@@ -195,6 +204,26 @@ fn unexpected_end(sql: &str, tokens: &[TokenWithSpan], next: &TokenWithSpan) -> 
         }
         _ => error.help("Join two expressions with an operator, such as `AND`."),
     }
+}
+
+/// True if a text begins at a token.
+fn begins_with(sql: &str, token: &TokenWithSpan, text: &str) -> bool {
+    let rest = offset(sql, token.span.start).and_then(|start| sql.get(start..));
+    rest.is_some_and(|rest| rest.starts_with(text))
+}
+
+/// Returns the column of `column.exists` before a token.
+fn existing<'s>(sql: &'s str, token: &TokenWithSpan) -> Option<&'s str> {
+    const METHOD: &str = ".exists";
+    let before = sql.get(..offset(sql, token.span.start)?)?.trim_end();
+    let (column, method) = before.split_at_checked(before.len().checked_sub(METHOD.len())?)?;
+    let is_other = |c: char| !(c.is_alphanumeric() || matches!(c, '_' | '.'));
+    let name = column.rsplit(is_other).next()?;
+    (method.eq_ignore_ascii_case(METHOD) && !name.is_empty()).then_some(name)
+}
+
+fn has_keyword(tokens: &[TokenWithSpan], keyword: Keyword) -> bool {
+    tokens.iter().any(|token| matches!(&token.token, Token::Word(word) if word.keyword == keyword))
 }
 
 /// True if the token before this one, with nothing between them, is a number.
@@ -236,6 +265,10 @@ fn explain(sql: &str, tokens: &[TokenWithSpan], error: ParserError) -> Expressio
             ExpressionError::new(format!("`{found}` is not a quote of a text."))
                 .help("A text is written in straight quotes, `'text'`.")
         }
+        Some((_, ".")) if let Some(name) = at.as_ref().and_then(|at| name_at(sql, at.end)) => {
+            ExpressionError::new("`.` is not expected here.")
+                .help(format!("Write `{name}`: the name of a field has no dot before it."))
+        }
         Some((_, "!")) => ExpressionError::new("Expressions have no operator `!`.").help("Write `NOT a`."),
         Some((expected, found)) => ExpressionError::new(format!("`{found}` is not expected here."))
             .help(format!("Expected {expected}.")),
@@ -246,6 +279,13 @@ fn explain(sql: &str, tokens: &[TokenWithSpan], error: ParserError) -> Expressio
         None => ExpressionError::new(format!("The expression cannot be read: {}.", uncapital(&words))),
     }
     .at(at)
+}
+
+/// Returns the name that begins at a place.
+fn name_at(sql: &str, place: usize) -> Option<&str> {
+    let rest = sql.get(place..)?;
+    let end = rest.find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '.'))).unwrap_or(rest.len());
+    rest.get(..end).filter(|name| name.starts_with(|c: char| c.is_alphabetic() || c == '_'))
 }
 
 /// True if the word before a place is `IN`.
@@ -561,6 +601,21 @@ mod tests {
             ("level = \u{201c}a\u{201d}", "\u{201c}", "A text is written in straight quotes, `'text'`."),
             ("level.upper() = 'A'", "level.upper", "Write `upper(level)`."),
             ("count(*) > 5", "count", "for example with DuckDB."),
+            ("a ?? 1 > 2", "?", "A value in place of NULL is written `coalesce(a, b)`."),
+            (".a * 2", ".", "Write `a`: the name of a field has no dot before it."),
+            ("select(.a.b > 1)", ".", "Write `a.b`: the name of a field has no dot before it."),
+            (
+                "if a > 1 then 2 else 3 end",
+                "a",
+                "A choice is written `CASE WHEN condition THEN a ELSE b END`.",
+            ),
+            ("x = 1 AND s.exists()", "(", "Write `s IS NOT NULL`."),
+            (
+                "datediff(a, b) > 1",
+                "datediff",
+                "Write `date_part('epoch', b - a)` for seconds, or compare `b - a` with `INTERVAL '1 day'`.",
+            ),
+            ("regex_match(a, 'x')", "regex_match", "Use `regexp_like`, or write `a ~ 'expression'`."),
             ("a isnull", "isnull", "Write `a IS NULL` or `a IS NOT NULL`."),
         ] {
             let (message, place) = mistake(sql);
@@ -649,8 +704,8 @@ mod tests {
     #[test]
     fn the_smallest_part_that_has_no_meaning_is_pointed_at() {
         let (message, place) = mistake("n = 1 AND (true + INTERVAL '1 day') IS NULL");
-        let expected = "`true + INTERVAL '1 day'` cannot be evaluated: cannot coerce arithmetic expression \
-                        boolean + interval to valid types.";
+        let expected = "`true + INTERVAL '1 day'` cannot be evaluated: `+` does not take values of the types \
+                        boolean and interval.";
         assert_eq!((message.as_str(), place), (expected, Some("true + INTERVAL '1 day'")));
     }
 

@@ -112,7 +112,11 @@ pub(crate) fn missing_fields(components: &[ComponentCounts], paint: Paint) -> Ve
 fn dead_letters(summary: &Summary, errors_command: &str, paint: Paint) -> Vec<String> {
     let mut lines = Vec::new();
     if summary.dead_letters > 0 {
-        let letters = counted(summary.dead_letters, summary.item);
+        let letters = match (summary.item, summary.reads_out_of_files, summary.dead_letters) {
+            ("file", true, 1) => "1 file or message".to_owned(),
+            ("file", true, letters) => format!("{} files or messages", count(letters)),
+            (item, _, letters) => counted(letters, item),
+        };
         let letters = paint.yellow(&format!("{letters} could not be processed"));
         lines.push(format!("{letters}: `{errors_command}` shows them"));
     }

@@ -183,6 +183,7 @@ mod tests {
         let summary = Summary {
             components: Vec::new(),
             item: "message",
+            reads_out_of_files: false,
             elapsed: Duration::ZERO,
             budget_limit: 0,
             budget_peak: 0,

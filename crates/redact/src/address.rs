@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{HIDDEN, is_named_like_a_secret};
+use crate::{HIDDEN, is_named_like_a_secret, is_stand_in};
 
 /// Between the scheme of an address and the rest.
 const AFTER_SCHEME: &str = "://";
@@ -75,11 +75,12 @@ pub(crate) struct Parts {
     pub(crate) query: Option<Range<usize>>,
 }
 
-/// Finds the user, password and query of every address in a text.
+/// Finds the user, password and query of every address in a text. A part that is masked already is left as it
+/// is: a mark under the line would otherwise no longer be below its place.
 pub(crate) fn find(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
     addresses(text)
         .flat_map(|parts| parts.user.into_iter().chain(parts.query))
-        .filter(|part| !part.is_empty())
+        .filter(|part| !text.get(part.clone()).unwrap_or_default().chars().all(is_stand_in))
 }
 
 /// Finds the addresses in a text.
@@ -161,5 +162,15 @@ mod tests {
             assert_eq!(redacted(&redacted(text)), shown);
         }
         assert_eq!(masked("a: http://me:pw@host/?é b", &[]), "a: http://*****@host/?· b");
+    }
+
+    #[test]
+    fn a_masked_address_keeps_its_length_when_its_text_is_redacted() {
+        for text in ["url: \"s3://b/x?token=abc&n=é€😀\", wrong: 1", "at http://me:p€@host/a?t=1 b"] {
+            let masked = masked(text, &[]);
+            assert_eq!(masked.chars().count(), text.chars().count(), "{masked}");
+            assert_eq!(redacted(&masked), masked);
+        }
+        assert_eq!(redacted("http://h/?*a* b"), "http://h/?… b");
     }
 }

@@ -130,6 +130,11 @@ fn stand_in(character: char) -> char {
     }
 }
 
+/// True for a character that stands for one of a secret.
+pub(crate) fn is_stand_in(character: char) -> bool {
+    matches!(character, '*' | '·' | '•' | '\u{1f6c7}')
+}
+
 /// A secret in a text.
 struct Found {
     range: Range<usize>,

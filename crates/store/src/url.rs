@@ -219,19 +219,27 @@ where
     })
 }
 
+/// At most this many unknown options of a URL are named.
+const MOST_UNKNOWN: usize = 5;
+
 /// Rejects options that a store does not know: it would ignore them, and a misspelt one would have no effect.
 fn unknown_option<'a>(
     scheme: &str,
-    mut given: impl Iterator<Item = &'a String>,
+    given: impl Iterator<Item = &'a String>,
     known: &[&str],
 ) -> Result<(), String> {
-    let Some(option) = given.find(|option| !known.contains(&option.as_str())) else { return Ok(()) };
-    let distance = |known: &&&str| strsim::osa_distance(option, known);
-    let near = known.iter().min_by_key(distance).filter(|near| distance(near) <= option.len().div_ceil(3));
-    Err(match near {
-        Some(near) => format!("`{scheme}` has no option `{option}`; did you mean `{near}`?"),
-        None => format!("`{scheme}` has no option `{option}`; there is for example `endpoint`"),
-    })
+    let unknown = given.filter(|option| !known.contains(&option.as_str())).take(MOST_UNKNOWN);
+    let said: Vec<String> = unknown
+        .map(|option| {
+            let distance = |known: &&&str| strsim::osa_distance(option, known);
+            let is_near = |near: &&&str| distance(near) <= option.len().div_ceil(3);
+            match known.iter().min_by_key(distance).filter(is_near) {
+                Some(near) => format!("`{scheme}` has no option `{option}`; did you mean `{near}`?"),
+                None => format!("`{scheme}` has no option `{option}`; there is for example `endpoint`"),
+            }
+        })
+        .collect();
+    if said.is_empty() { Ok(()) } else { Err(said.join(" And ")) }
 }
 
 /// Escapes characters that are not valid in a URL but that people write: spaces, letters beyond ASCII.
@@ -280,6 +288,11 @@ mod tests {
         assert_eq!(
             why("gs://b/k?colour=red"),
             "`gs://b/k?…` cannot be used: `gs` has no option `colour`; there is for example `endpoint`"
+        );
+        assert_eq!(
+            why("s3://b/k?regon=eu&endpont=h"),
+            "`s3://b/k?…` cannot be used: `s3` has no option `endpont`; did you mean `endpoint`? And `s3` has no \
+             option `regon`; did you mean `region`?"
         );
         for known in ["s3://b/k?region=eu&aws_endpoint=http://h", "az://c/k?account_name=a&endpoint=http://h"]
         {

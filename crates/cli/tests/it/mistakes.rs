@@ -612,6 +612,46 @@ fn a_name_may_look_like_a_number() {
     House::with(&[("c.yaml", text)]).run_well(&["check", "c.yaml"]);
 }
 
+/// Each was shown only after the one before it was corrected.
+#[test]
+fn a_mistake_hides_none_beside_it() {
+    for (text, expected) in [
+        (
+            "schedule: { cron: '0 5 * * *', overlap: sometimes, timezone: Europe/Berln }\nsources: { a: stdin }\n\
+             pipelines: { main: { from: a, to: z } }\nsinks: { z: stdout }\n",
+            &[
+                "`overlap` cannot be `sometimes`.",
+                "`Europe/Berln` is not a time zone.",
+                "2 mistakes in c.yaml",
+            ],
+        ),
+        (
+            "sources: { a: stdin }\npipelines: { main: { from: a, to: z, transforms: [parse_csv: { columns: [b], \
+             header: true, types: integer }] } }\nsinks: { z: stdout }\n",
+            &[
+                "`types` should be a mapping, but it is the text `integer`.",
+                "`columns` and `header` both give the names of the columns.",
+                "2 mistakes in c.yaml",
+            ],
+        ),
+        (
+            "sources: { a: stdin, spare: stdin }\npipelines: { main: { from: a, to: nowhere } }\nsinks: { z: stdout }\n",
+            &[
+                "There is no sink or pipeline called `nowhere`.",
+                "No pipeline reads the source `spare`.",
+                "No pipeline feeds the sink `z`.",
+            ],
+        ),
+    ] {
+        let said = mistakes(text);
+        assert!(expected.iter().all(|part| said.contains(part)), "{said}");
+    }
+    let said = mistakes(
+        "sources: { input: stdin }\npipelines: { main: { from: inputt, to: out.x } }\nsinks: { out: stdout }\n",
+    );
+    assert!(said.contains("2 mistakes in c.yaml"), "{said}");
+}
+
 #[test]
 fn slips_that_have_one_cause_are_one_mistake_with_its_fix() {
     for (text, expected) in [
@@ -619,6 +659,54 @@ fn slips_that_have_one_cause_are_one_mistake_with_its_fix() {
             "sources: { a: stdin }\npipelines:\n  main:\n    from: a\n    transforms:\n      - parse_json: {}\n        filter: a = 1\n    \
              to: z\nsinks: { z: stdout }\n",
             "This element of the list has two transforms.; Begin `filter` on a line of its own with `- `.",
+        ),
+        (
+            "sources: { a: stdin }\npipeline: { main: { from: a, to: z } }\nsinks: { z: stdout }\n",
+            "`pipeline` is not a key of a configuration.; Did you mean `pipelines`?",
+        ),
+        (
+            "sources: { a: stdin }\npipelines: { main: { from: a, to: z } }\nsinks: { z: { http: { url: 'http://h/', batch: { max_bytes: 1MiB } } } }\n",
+            "`batch` should be `none`, `lines` or `array`, but it is a mapping.; It takes one word, as in `batch: none`.",
+        ),
+        (
+            "sources: { a: stdin }\npipelines: { main: { from: a, transforms: [drop: { b: true }], to: z } }\nsinks: { z: stdout }\n",
+            "This should be text or a list, but it is a mapping.; Write a list: `[b]`.",
+        ),
+        (
+            "sources: { a: stdin }\npipelines: { main: { from: a, transforms: [set: [{ x: '1' }]], to: z } }\nsinks: { z: stdout }\n",
+            "For example `{ x: … }`.",
+        ),
+        (
+            "sources: { a: stdin }\npipelines: { main: { from: a, transforms: [set: x = 1], to: z } }\nsinks: { z: stdout }\n",
+            "For example `{ x: … }`.",
+        ),
+        (
+            "sources: { a: stdin }\npipelines: { main: { from: a, transforms: [limit: { rate: 10/s }], to: z } }\nsinks: { z: stdout }\n",
+            "Write the number alone, as `rate: 10`. In `limit` the time is `per: 1s` beside it.",
+        ),
+        (
+            "sources: { a: { syslog: { address: ':514', protocol: udp } } }\npipelines: { main: { from: a, to: z } }\nsinks: { z: stdout }\n",
+            "Unknown option `protocol`.; It is a part of `address`: write `address: \"udp://…\"` or `address: \"tcp://…\"`.",
+        ),
+        (
+            "sources: { a: { syslog: { address: ':514', mode: udp } } }\npipelines: { main: { from: a, to: z } }\nsinks: { z: stdout }\n",
+            "`mode` has the wrong form.; The permissions of a unix socket, in octal, for example `0660`.",
+        ),
+        (
+            "sources: { a: { file: { path: a, framing: { max_size: 1MiB } } } }\npipelines: { main: { from: a, to: z } }\nsinks: { z: stdout }\n",
+            "`framing` has no option `max_size`.; Write `max_message_bytes: …` beside `framing`.",
+        ),
+        (
+            "sources: { a: { mqtt: { servers: h, topics: a } } }\npipelines: { main: { from: a, to: z } }\nsinks: { z: stdout }\n",
+            "`client_id` is missing: a session has a name, so that a later run continues it.",
+        ),
+        (
+            "sources: { a: { postgres: { server: h, pasword: pw, table: t } } }\npipelines: { main: { from: a, to: z } }\nsinks: { z: stdout }\n",
+            "Unknown option `pasword`.; Did you mean `password`? It is an option of `auth`: write `auth: { password: … }`.",
+        ),
+        (
+            "sources: { a: { file: { path: a, charset: utf8mb4 } } }\npipelines: { main: { from: a, to: z } }\nsinks: { z: stdout }\n",
+            "`utf8mb4` is not a known character set.; c.yaml:1:43; Write for example `latin1`, `windows-1252`, `utf-16` or `shift_jis`.",
         ),
         (
             "sources: { a: stdin }\npipelines: { main: { inputs: [a], to: z } }\nsinks: { z: stdout }\n",

@@ -93,6 +93,20 @@ fn errors_count_when_strict() {
     assert_eq!(house.run(&["run", "c.yaml", "--strict"]).code, Some(1));
 }
 
+/// It was called a file.
+#[test]
+fn a_rejected_row_of_a_file_is_not_called_a_file() {
+    let config = "\
+sources: { in: { files: { path: a.csv } } }
+pipelines: { main: { from: in, transforms: [csv: {}], to: out } }
+sinks: { out: { file: { path: out.jsonl, encode: json } } }
+";
+    let house = House::with(&[("c.yaml", config), ("a.csv", "a,b\n1,2\n3\n")]);
+    let said = house.run(&["run", "c.yaml"]);
+    assert_eq!(said.code, Some(0));
+    assert!(said.err.contains("  1 file or message could not be processed: "), "{}", said.err);
+}
+
 #[test]
 fn a_run_that_fails_says_why() {
     let house = House::with(&[(

@@ -82,7 +82,7 @@ impl<'s> Checker<'s> {
                     let free = free.get_or_insert_with(|| {
                         properties(layers).filter(|name| node.get(name).is_none()).collect()
                     });
-                    suggested.extend(self.suggest(&mut mistake, key, free, layers));
+                    suggested.extend(self.suggest(&mut mistake, key, free, layers, context));
                 }
                 mistakes.push(mistake);
             }
@@ -109,10 +109,21 @@ impl<'s> Checker<'s> {
         key: &Key,
         free: &[&'a str],
         layers: &Layers<'s>,
+        context: &Context<'_>,
     ) -> Option<&'a str> {
         if let Some((name, former)) = former::option(&key.name, key.span, free.iter().copied()) {
             *mistake = former;
+            // The mistake takes the place of a second one, that the option is missing.
+            let is_required = layers.iter().any(|layer| array(layer, "required").any(|other| other == name));
+            if mistake.help.is_none() && is_required {
+                mistake.help = property(layers, name).and_then(|schema| self.explained(name, schema));
+            }
             return Some(name);
+        }
+        let address = property(layers, "address").and_then(|schema| schema.get("description")?.as_str());
+        if let Some(sentence) = former::elsewhere(&key.name, context.name, address) {
+            mistake.help(sentence);
+            return None;
         }
         let near = nearest(&key.name, free.iter().copied());
         let inside = || properties(layers).find(|outer| self.has_inside(outer, &key.name, layers));
@@ -120,6 +131,11 @@ impl<'s> Checker<'s> {
             Some(near) => format!("Did you mean `{near}`?"),
             None if let Some(outer) = inside() => {
                 format!("It is an option of `{outer}`: write `{outer}: {{ {}: … }}`.", key.name)
+            }
+            None if let Some((outer, near)) = self.near_inside(&key.name, layers) => {
+                format!(
+                    "Did you mean `{near}`? It is an option of `{outer}`: write `{outer}: {{ {near}: … }}`."
+                )
             }
             None if properties(layers).next().is_none() => "It takes no options.".to_owned(),
             None => format!("It accepts {}.", list(properties(layers), "and")),
@@ -132,5 +148,14 @@ impl<'s> Checker<'s> {
         let schema = property(layers, outer);
         let inner = schema.map(|schema| branches(self.root, schema)).unwrap_or_default();
         inner.iter().any(|layers| property(layers, name).is_some())
+    }
+
+    /// Returns an option, and the one in it that was probably meant.
+    fn near_inside(&self, name: &str, layers: &Layers<'s>) -> Option<(&'s str, &'s str)> {
+        properties(layers).find_map(|outer| {
+            let inner = branches(self.root, property(layers, outer)?);
+            let near = nearest(name, inner.iter().flat_map(properties))?;
+            Some((outer, near))
+        })
     }
 }

@@ -25,14 +25,24 @@ const fn advised(word: &'static str, names: &'static [&'static str], advice: &'s
 /// The words for options.
 const OPTIONS: &[Term] = &[
     // Places.
-    term("address", &["url"]),
-    term("url", &["address"]),
-    term("uri", &["url", "address"]),
-    term("endpoint", &["url", "address"]),
-    term("endpoints", &["url", "address"]),
+    term("address", &["url", "servers", "brokers", "server"]),
+    term("addresses", &["servers", "brokers"]),
+    term("url", &["address", "servers", "brokers", "server"]),
+    term("uri", &["url", "address", "servers", "brokers", "server"]),
+    term("endpoint", &["url", "address", "servers", "brokers", "server"]),
+    term("endpoints", &["url", "address", "servers", "brokers", "server"]),
+    term("bootstrap_server", &["brokers"]),
+    term("bootstrap_servers", &["brokers"]),
+    term("seed_brokers", &["brokers"]),
+    term("servers", &["brokers", "server"]),
+    term("server", &["servers", "brokers"]),
+    term("hosts", &["servers", "brokers", "server"]),
+    term("host", &["servers", "brokers", "server"]),
+    term("dsn", &["server"]),
+    term("connection_string", &["server"]),
     term("listen", &["address"]),
     term("paths", &["path"]),
-    term("urls", &["url"]),
+    term("urls", &["url", "servers", "brokers"]),
     term("file", &["path"]),
     term("filename", &["path"]),
     term("filepath", &["path"]),
@@ -69,7 +79,7 @@ const OPTIONS: &[Term] = &[
     // Sizes and numbers.
     term("max_file", &["max_file_bytes"]),
     term("max_request", &["max_request_bytes"]),
-    term("max_size", &["max_bytes", "max_file_bytes"]),
+    term("max_size", &["max_bytes", "max_file_bytes", "max_message_bytes"]),
     term("min_size", &["min_bytes", "min_file_bytes"]),
     term("max", &["max_bytes"]),
     term("min", &["min_bytes"]),
@@ -103,9 +113,10 @@ const OPTIONS: &[Term] = &[
     advised("mode", &["existing"], "`mode` is the permissions of files."),
     term("compress", &["compression"]),
     // Others.
-    term("codec", &["encode"]),
-    term("encoding", &["encode"]),
+    term("codec", &["encode", "format"]),
+    term("encoding", &["encode", "charset"]),
     term("start_position", &["read_from"]),
+    term("auto_offset_reset", &["start"]),
     term("fields", &["keys", "columns", "add_fields"]),
 ];
 
@@ -119,7 +130,43 @@ const VALUES: &[Term] = &[
     term("accepted", &["received"]),
     term("gz", &["gzip"]),
     term("zst", &["zstd"]),
+    // Acknowledgements of Kafka.
+    term("1", &["leader"]),
+    term("-1", &["all"]),
 ];
+
+/// Words for what is written at another place, and how it is written there.
+const ELSEWHERE: &[(&[&str], Place, &str)] = &[
+    (
+        &["max_size", "max_bytes", "max_length", "max_line_bytes", "max_message_bytes"],
+        Place::Within("framing"),
+        "Write `max_message_bytes: …` beside `framing`.",
+    ),
+    (
+        &["protocol", "transport", "network"],
+        Place::BesideSocketAddress,
+        "It is a part of `address`: write `address: \"udp://…\"` or `address: \"tcp://…\"`.",
+    ),
+];
+
+/// Where a word was written.
+enum Place {
+    /// Among the options of this option.
+    Within(&'static str),
+    /// Beside an `address` that begins with a protocol.
+    BesideSocketAddress,
+}
+
+/// Returns a sentence for a word that belongs to another place. `outer` is the option in which it was
+/// written; `address` describes the option `address` beside it.
+pub(super) fn elsewhere(word: &str, outer: Option<&str>, address: Option<&str>) -> Option<&'static str> {
+    let fits = |place: &Place| match place {
+        Place::Within(name) => outer == Some(*name),
+        Place::BesideSocketAddress => address.is_some_and(|text| text.contains("udp://")),
+    };
+    let found = ELSEWHERE.iter().find(|(words, place, _)| words.contains(&word) && fits(place));
+    found.map(|(.., sentence)| *sentence)
+}
 
 /// Reports a word for an option. `names` are the options that are possible instead.
 pub(super) fn option<'a>(

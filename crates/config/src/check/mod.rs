@@ -29,6 +29,7 @@ mod collection;
 mod fit;
 mod former;
 mod number;
+mod reshaped;
 mod schema;
 mod text;
 mod wording;

@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use super::schema::Layers;
-use super::wording::subject;
+use super::wording::{described, subject};
 use super::{Checker, Context, Found};
 use crate::{Diagnostic, Node, format};
 
@@ -37,7 +37,10 @@ impl<'s> Checker<'s> {
             {
                 let message = format!("{} has the wrong form.", subject(context));
                 let mut mistake = Diagnostic::new(node.span, message);
-                mistake.help(format!("It must match the regular expression `{pattern}`."));
+                let described = context.name.and_then(|name| described(name, layers));
+                mistake.help(
+                    described.unwrap_or_else(|| format!("It must match the regular expression `{pattern}`.")),
+                );
                 mistakes.push(mistake);
             }
         }

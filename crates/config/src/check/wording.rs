@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use super::schema::{self, Layers, array, constants, has_type, types};
-use super::{Checker, Context, former};
+use super::{Checker, Context, former, reshaped};
 use crate::{Diagnostic, Node, Span, Value, nearest, scalar};
 
 /// The most names that a message lists.
@@ -36,20 +36,7 @@ impl<'s> Checker<'s> {
 
     /// Returns the first sentence of a key's documentation and an example, from the schema.
     pub(super) fn explained(&self, name: &str, schema: &'s Json) -> Option<String> {
-        let branches = schema::branches(self.root, schema);
-        let layers = branches.first()?;
-        let text = layers.iter().find_map(|layer| layer.get("description")).and_then(Json::as_str);
-        let sentence = text.map(|text| {
-            let paragraph = text.split("\n\n").next().unwrap_or(text).replace('\n', " ");
-            let end = paragraph.find(". ").map_or(paragraph.len(), |end| end + 1);
-            paragraph.get(..end).unwrap_or(&paragraph).trim_end_matches('.').to_owned()
-        });
-        match (sentence, example(layers)) {
-            (Some(sentence), Some(example)) => Some(format!("{sentence}. For example `{name}: {example}`.")),
-            (Some(sentence), None) => Some(format!("{sentence}.")),
-            (None, Some(example)) => Some(format!("For example `{name}: {example}`.")),
-            (None, None) => None,
-        }
+        described(name, schema::branches(self.root, schema).first()?)
     }
 
     /// Reports a value whose type fits none of `branches`.
@@ -125,11 +112,37 @@ impl<'s> Checker<'s> {
             {
                 mistake.help("It takes one value.");
             }
+            None if wants("array")
+                && let Some(list) = reshaped::as_list(node) =>
+            {
+                mistake.help(match context.name {
+                    Some(name) => format!("Write a list: `{name}: {list}`."),
+                    None => format!("Write a list: `{list}`."),
+                });
+            }
+            None if node.as_mapping().is_some()
+                && let Some(choice) = only_choice(branches) =>
+            {
+                mistake.help(match context.name {
+                    Some(name) => format!("It takes one word, as in `{name}: {choice}`."),
+                    None => format!("It takes one word, such as `{choice}`."),
+                });
+            }
             None if wants("string") && written.starts_with(['{', '[']) => {
                 mistake.help("Put quotes around a text that starts with `{` or `[`.");
             }
+            Some(text)
+                if context.name == Some("rate")
+                    && wants("number")
+                    && let Some(count) = rate(text) =>
+            {
+                mistake.help(format!(
+                    "Write the number alone, as `rate: {count}`. In `limit` the time is `per: 1s` beside it."
+                ));
+            }
             _ => {
-                let found = branches.iter().find_map(|layers| example(layers));
+                let own = branches.iter().any(is_open).then(|| reshaped::as_mapping(node, context)).flatten();
+                let found = own.or_else(|| branches.iter().find_map(|layers| example(layers)));
                 if let Some(example) = found.or_else(|| branches.iter().find_map(form)) {
                     mistake.help(match context.name {
                         Some(name) => format!("For example `{name}: {example}`."),
@@ -198,6 +211,24 @@ impl<'s> Checker<'s> {
             Some(text) => format!("`{text}`"),
             None => node.kind().to_owned(),
         }
+    }
+}
+
+/// Returns the first sentence of a key's documentation and an example.
+pub(super) fn described(name: &str, layers: &Layers<'_>) -> Option<String> {
+    let text = layers.iter().find_map(|layer| layer.get("description")).and_then(Json::as_str);
+    let sentence = text.map(|text| {
+        let paragraph = text.split("\n\n").next().unwrap_or(text).replace('\n', " ");
+        let end = paragraph.find(". ").map_or(paragraph.len(), |end| end + 1);
+        paragraph.get(..end).unwrap_or(&paragraph).trim_end_matches('.').to_owned()
+    });
+    match (sentence, example(layers)) {
+        (Some(sentence), Some(example)) if !sentence.contains("for example") => {
+            Some(format!("{sentence}. For example `{name}: {example}`."))
+        }
+        (Some(sentence), _) => Some(format!("{sentence}.")),
+        (None, Some(example)) => Some(format!("For example `{name}: {example}`.")),
+        (None, None) => None,
     }
 }
 
@@ -309,6 +340,29 @@ fn phrases(layers: &Layers<'_>) -> Vec<String> {
     types.into_iter().map(|kind| phrase(kind).to_owned()).collect()
 }
 
+/// Returns the number of a rate such as `10/s`.
+fn rate(text: &str) -> Option<&str> {
+    let (count, unit) = text.split_once('/')?;
+    let count = count.trim();
+    let is_time =
+        matches!(unit.trim(), "s" | "sec" | "second" | "m" | "min" | "minute" | "h" | "hour" | "d" | "day");
+    let is_number = !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    (is_time && is_number).then_some(count)
+}
+
+/// Returns one of the words that are accepted, if nothing else is.
+fn only_choice(branches: &[Layers<'_>]) -> Option<String> {
+    let words = |layers: &Layers<'_>| constants(layers).find_map(Json::as_str).map(str::to_owned);
+    let is_choice = |layers: &Layers<'_>| words(layers).is_some() || !has_type(layers, "string");
+    branches.iter().all(is_choice).then(|| branches.iter().find_map(words)).flatten()
+}
+
+/// True for the schemas of a mapping whose keys the user chooses.
+fn is_open(layers: &Layers<'_>) -> bool {
+    layers.iter().any(|layer| layer.get("additionalProperties").is_some_and(Json::is_object))
+        && schema::properties(layers).next().is_none()
+}
+
 /// True for the schemas of an expression.
 fn is_condition(layers: &Layers<'_>) -> bool {
     layers.iter().any(|layer| layer.get("format").and_then(Json::as_str) == Some("sql"))
@@ -325,8 +379,7 @@ fn form(layers: &Layers<'_>) -> Option<String> {
     if names.is_empty() {
         names.extend(schema::properties(layers).next());
     }
-    let is_open = layers.iter().any(|layer| layer.get("additionalProperties").is_some_and(Json::is_object));
-    if names.is_empty() && is_open {
+    if names.is_empty() && is_open(layers) {
         names.push("a_name");
     }
     let entries: Vec<String> = names.iter().map(|name| format!("{name}: …")).collect();

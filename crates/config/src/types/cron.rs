@@ -168,6 +168,7 @@ impl Field {
     fn value(&self, text: &str) -> Result<u32, FormatError> {
         let Self { name, first, last, names } = self;
         let named = names.iter().position(|name| name.eq_ignore_ascii_case(text));
+        let article = if *name == "hour" { "an" } else { "a" };
         let is_number = !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
         match named {
             Some(index) => Ok(first + index as u32),
@@ -175,7 +176,7 @@ impl Field {
                 text.parse().ok().filter(|value| is_number && (first..=last).contains(&value)).ok_or_else(
                     || {
                         FormatError::new(format!(
-                            "`{text}` is not a {name}: write a number from {first} to {last}, `*` or a range."
+                            "`{text}` is not {article} {name}: write a number from {first} to {last}, `*` or a range."
                         ))
                     },
                 )
@@ -290,6 +291,7 @@ mod tests {
             ("60 * * * *", "`60` is not a minute: write a number from 0 to 59"),
             ("60 * * * * *", "`60` is not a second: write a number from 0 to 59"),
             ("* * * * * * *", "`* * * * * * *` is not a line of times"),
+            ("0 25 * * *", "`25` is not an hour: write a number from 0 to 23"),
             ("* * 0 * *", "`0` is not a day"),
             ("* * * foo *", "`foo` is not a month"),
             ("* * * * +1", "`+1` is not a weekday"),

@@ -102,7 +102,7 @@ fn a_wrong_type_is_told_with_what_is_expected() {
    ·          ───
  4 │ name: {}
    ╰────
-  help: For example `sources: { a_name: … }`.
+  help: For example `sources: { a: … }`.
 
   × `name` should be text, but it is a mapping.
    ╭─[pipeline.yaml:4:7]

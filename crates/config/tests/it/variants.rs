@@ -131,7 +131,7 @@ fn an_untagged_variant_is_chosen_by_its_type() {
  1 │ to: { a: b }
    ·     ────────
    ╰────
-  help: Put quotes around a text that starts with `{` or `[`.
+  help: Write a list: `to: [a]`.
 
 1 mistake in pipeline.yaml
 "#);

@@ -93,6 +93,11 @@ impl Settings {
             report.mistake(key.span, message).help(format!("Write `{group}: {{ {inner}: … }}`."));
             return;
         }
+        if prefix.is_empty() && key.name == "Filters" && names.contains("Modulators") {
+            let help = "Put its elements into `Modulators`, before the formatters of their messages.";
+            report.mistake(key.span, message).help(help);
+            return;
+        }
         let otherwise = if names.is_empty() {
             "It has no settings.".to_owned()
         } else {

@@ -1,7 +1,7 @@
 //! Checks between the parts of a configuration: names exist, every output has a target, no pipeline feeds
 //! itself, flows match.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use thalweg_config::{Node, Span, nearest};
 
@@ -25,16 +25,21 @@ impl Reader<'_> {
         }
         let sections = Sections::of(root);
         let labels = Labels::of(graph);
+        let has_all_components = self.diagnostics.is_empty();
         for at in 0..sections.pipelines.entries.len() {
             self.connect_inputs(at, &sections, &labels, graph);
             self.connect_targets(at, &sections, graph);
         }
+        let wrong_names = self.diagnostics.len();
         self.inputs(&sections, graph);
+        let index = Index::new(graph);
         if !self.diagnostics.is_empty() {
-            // Unused components and circles can only be found if all names are right.
+            // Outputs and circles can only be found if all names are right.
+            if has_all_components && self.diagnostics.len() == wrong_names {
+                self.leftover_ends(root, &sections, &index);
+            }
             return;
         }
-        let index = Index::new(graph);
         self.leftovers(root, &sections, &index);
         self.circles(root, &sections, &index);
         let flows = Flows::of(&index);
@@ -217,8 +222,22 @@ impl Reader<'_> {
     }
 
     fn leftovers(&mut self, root: &Node, sections: &Sections<'_>, index: &Index<'_>) {
+        self.leftover_ends(root, sections, index);
+        for pipeline in &index.graph.pipelines {
+            let at = sections.pipelines.span(&pipeline.name).unwrap_or(root.span);
+            self.leftover_outputs(pipeline, at, index);
+        }
+    }
+
+    /// Checks that each source and sink is connected, unless another mistake names it.
+    fn leftover_ends(&mut self, root: &Node, sections: &Sections<'_>, index: &Index<'_>) {
+        let texts =
+            self.diagnostics.iter().flat_map(|mistake| [Some(&mistake.message), mistake.help.as_ref()]);
+        let named = texts.flatten().flat_map(|text| text.split('`').skip(1).step_by(2));
+        let named: HashSet<String> = named.map(str::to_owned).collect();
+        let is_meant = |name: &str| named.contains(name);
         for source in &index.graph.sources {
-            if index.fed_by(&Feed::Source(source.name.clone())).is_empty() {
+            if index.fed_by(&Feed::Source(source.name.clone())).is_empty() && !is_meant(&source.name) {
                 let message = format!("No pipeline reads the source `{}`.", source.name);
                 let help = format!("Add a pipeline with `from: {}`, or remove it.", source.name);
                 let span = sections.sources.span(&source.name).unwrap_or(root.span);
@@ -226,16 +245,12 @@ impl Reader<'_> {
             }
         }
         for sink in &index.graph.sinks {
-            if index.leading_to(&sink.name).is_empty() {
+            if index.leading_to(&sink.name).is_empty() && !is_meant(&sink.name) {
                 let message = format!("No pipeline feeds the sink `{}`.", sink.name);
                 let help = format!("Add a pipeline with `to: {}`, or remove it.", sink.name);
                 let span = sections.sinks.span(&sink.name).unwrap_or(root.span);
                 self.diagnostics.error(span, message).help(help);
             }
-        }
-        for pipeline in &index.graph.pipelines {
-            let at = sections.pipelines.span(&pipeline.name).unwrap_or(root.span);
-            self.leftover_outputs(pipeline, at, index);
         }
     }
 

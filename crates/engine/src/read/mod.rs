@@ -14,6 +14,7 @@ mod fields;
 mod memory;
 mod positions;
 mod remarks;
+mod scheduled;
 mod sections;
 mod shared_files;
 mod terms;
@@ -27,7 +28,7 @@ use std::sync::Arc;
 use thalweg_config::{Diagnostic, Diagnostics, Document, Key, Node, Span, decode, nearest};
 
 use crate::graph::{Graph, Passed, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode, numbered};
-use crate::registry::{Built, Registry, Role, report};
+use crate::registry::{Built, Registry, Role};
 use crate::settings::{BufferSettings, ByKey, Failover, PipelineSettings, Settings};
 use buffers::{BUFFER, Buffered, without};
 
@@ -148,9 +149,7 @@ impl Reader<'_> {
         self.folders(root);
         self.budget(root);
         let settings: Settings = self.settings(root, &SETTINGS);
-        if let (Some(node), Some(schedule)) = (root.get("schedule"), &settings.schedule) {
-            report(schedule.check(), node, node.span, &mut self.diagnostics);
-        }
+        self.scheduled(root, settings.schedule.as_ref());
         let sources = self.section(root, "sources", Role::Source);
         let sinks = self.section(root, "sinks", Role::Sink);
         let mut graph = Graph {
@@ -245,7 +244,13 @@ impl Reader<'_> {
 
     fn entries<'n>(&mut self, root: &'n Node, section: &str) -> &'n [(Key, Node)] {
         let Some(node) = root.get(section) else {
-            if root.as_mapping().is_some() {
+            // A misspelt section is one mistake, which names the right one.
+            let is_meant = |key: &str| {
+                terms::key(key, &SECTIONS) == Some(section) || nearest(key, SECTIONS) == Some(section)
+            };
+            let other_word =
+                |(key, _): &(Key, Node)| !SECTIONS.contains(&key.name.as_str()) && is_meant(&key.name);
+            if root.as_mapping().is_some() && !root.entries().iter().any(other_word) {
                 let message = format!("There are no `{section}`.");
                 let help = format!(
                     "Add `{section}:` with at least one. `thalweg new` writes a configuration to begin with."

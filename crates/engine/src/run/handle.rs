@@ -45,6 +45,7 @@ pub struct Handle {
     parts: Arc<RwLock<Vec<Handle>>>,
     graph: Arc<RwLock<Arc<Value>>>,
     item: &'static str,
+    reads_out_of_files: bool,
 }
 
 impl Handle {
@@ -80,6 +81,7 @@ impl Handle {
             parts: Arc::default(),
             graph: Arc::new(RwLock::new(Arc::new(plan.described()))),
             item: if are_files { "file" } else { "message" },
+            reads_out_of_files: plan.segments.iter().any(|segment| segment.file_reader().is_some()),
         }
     }
 
@@ -167,6 +169,11 @@ impl Handle {
     /// The unit of the counters: `file` if all sources give files, else `message`.
     pub fn item(&self) -> &'static str {
         self.item
+    }
+
+    /// True if messages are read out of files: a dead letter may be a file or a message of one.
+    pub fn reads_out_of_files(&self) -> bool {
+        self.reads_out_of_files
     }
 
     /// The current counters of all components: sources, transforms, sinks.

@@ -19,6 +19,8 @@ pub struct Summary {
     pub components: Vec<ComponentCounts>,
     /// The unit of the counters: `message` or `file`.
     pub item: &'static str,
+    /// True if messages were read out of files: a dead letter may be a file or a message of one.
+    pub reads_out_of_files: bool,
     /// How long the run took.
     pub elapsed: Duration,
     /// The budget, in bytes.
@@ -78,6 +80,7 @@ impl Summary {
         Self {
             components: handle.counts(),
             item: handle.item(),
+            reads_out_of_files: handle.reads_out_of_files(),
             elapsed,
             budget_limit: handle.budget.limit(),
             budget_peak: handle.budget.peak(),

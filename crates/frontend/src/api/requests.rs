@@ -5,6 +5,7 @@ use std::time::Duration;
 use hyper::StatusCode;
 use serde_json::{Value, json};
 use thalweg_engine::{Handle, UnknownSource};
+use tracing_subscriber::filter::LevelFilter;
 
 use super::Observed;
 use super::reply::Refusal;
@@ -12,6 +13,8 @@ use crate::log;
 
 /// The time between the answer to a request to stop and the stop.
 const BEFORE_STOP: Duration = Duration::from_millis(50);
+/// The accepted levels, as an answer.
+const LEVELS: &str = "`level` must be `off`, `error`, `warn`, `info`, `debug` or `trace`, or levels of modules, as in `warn,thalweg_engine=debug`";
 /// The longest text that selects log events.
 const LONGEST_LEVEL: usize = 256;
 
@@ -66,7 +69,15 @@ pub(super) fn log_level(body: &[u8]) -> Result<Value, Refusal> {
     // Other characters are regular expressions over fields, which may cost any amount of time.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_:,=-".contains(c);
     if level.is_empty() || level.len() > LONGEST_LEVEL || !level.chars().all(is_plain) {
-        return Err(Refusal::bad("`level` must be a level, such as `debug`, or `warn,thalweg_engine=debug`"));
+        return Err(Refusal::bad(LEVELS));
+    }
+    // The filter takes any other word for the name of a module.
+    let is_level = |part: &str| {
+        let name = part.rsplit_once('=').map_or(part, |(_, name)| name);
+        !name.is_empty() && name.parse::<LevelFilter>().is_ok()
+    };
+    if !level.split(',').all(is_level) {
+        return Err(Refusal::bad(LEVELS));
     }
     log::set_level(level).map_err(Refusal::bad)?;
     Ok(json!({ "level": level }))
@@ -79,9 +90,19 @@ mod tests {
     #[test]
     fn a_level_that_is_none_changes_nothing() {
         let long = format!("{{\"level\":\"{}\"}}", "a,".repeat(200));
-        for body in
-            ["", "[]", "{}", r#"{"level":1}"#, r#"{"level":""}"#, r#"{"level":"[x{a=.*}]"}"#, long.as_str()]
-        {
+        for body in [
+            "",
+            "[]",
+            "{}",
+            r#"{"level":1}"#,
+            r#"{"level":""}"#,
+            r#"{"level":"[x{a=.*}]"}"#,
+            long.as_str(),
+            r#"{"level":"loud"}"#,
+            r#"{"level":"warn,loud"}"#,
+            r#"{"level":"a=loud"}"#,
+            r#"{"level":"a="}"#,
+        ] {
             assert_eq!(log_level(body.as_bytes()).unwrap_err().status, StatusCode::BAD_REQUEST, "{body}");
         }
     }

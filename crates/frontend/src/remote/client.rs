@@ -17,6 +17,9 @@ use crate::exit::CommandError;
 
 /// How long a run may take to answer.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
+/// Why a service may have no run.
+pub(super) const BETWEEN_RUNS: &str =
+    "A configuration with a `schedule` answers only while one of its runs is active.";
 /// A stream has a line at least every 15 seconds.
 const SILENCE: Duration = Duration::from_secs(60);
 /// The longest head of an answer, in bytes.
@@ -141,7 +144,15 @@ impl Client {
     }
 
     fn silent(&self, error: &io::Error) -> CommandError {
-        CommandError::Failed(format!("the run at `{}` does not answer: {error}", self.place.name()))
+        let name = self.place.name();
+        let is_folder = matches!(self.place, Place::Folder(_));
+        CommandError::Failed(match error.kind() {
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused if is_folder => format!(
+                "the run at `{name}` does not answer: none is active there. {BETWEEN_RUNS} `thalweg runs list` \
+                 shows the runs that have ended"
+            ),
+            _ => format!("the run at `{name}` does not answer: {error}"),
+        })
     }
 
     fn foreign(&self, error: &serde_json::Error) -> CommandError {
@@ -250,6 +261,15 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
+
+    #[test]
+    fn a_folder_without_an_active_run_is_told_as_one() {
+        let client = Client { place: Place::Folder("state".into()), token: None };
+        let CommandError::Failed(said) = client.silent(&ErrorKind::NotFound.into()) else {
+            panic!("another kind of error")
+        };
+        assert!(said.contains("none is active there. A configuration with a `schedule`"), "{said}");
+    }
 
     fn client(listener: &TcpListener) -> Client {
         let address = listener.local_addr().unwrap();

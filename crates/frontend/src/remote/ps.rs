@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use thalweg_redact::foreign;
 
-use super::client::{Client, Place, TIMEOUT};
+use super::client::{BETWEEN_RUNS, Client, Place, TIMEOUT};
 use super::find;
 use crate::exit::{CommandError, Exit};
 use crate::format::{self, clock, count};
@@ -41,7 +41,7 @@ pub fn ps(options: &PsOptions) -> Result<Exit, CommandError> {
             print::json(&format!("{line}\n"))?;
         }
     } else if found.is_empty() {
-        print::show("no runs\n")?;
+        print::show(&format!("no runs\n{BETWEEN_RUNS}\n"))?;
     } else {
         print::show(&table(&found))?;
     }

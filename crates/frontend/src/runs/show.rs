@@ -39,7 +39,10 @@ pub fn show(options: &RunShowOptions) -> Result<Exit, CommandError> {
 }
 
 fn text(record: &RunRecord) -> String {
-    let counts = |number, size| format!("{} {}s, {}", counted(record, number), record.item, bytes(size));
+    let counts = |number, size| {
+        let plural = if number == 1 { "" } else { "s" };
+        format!("{} {}{plural}, {}", counted(record, number), record.item, bytes(size))
+    };
     let mut lines = vec![
         ("run", record.id.to_string()),
         ("configuration", record.configuration.clone()),
@@ -95,7 +98,7 @@ mod tests {
         let record = json!({
             "id": 17, "outcome": "failed", "started": "2026-11-27T02:30:00.123Z", "ended": null,
             "elapsed_seconds": 2.5, "configuration": "c.yaml", "configuration_digest": "sha256:0",
-            "version": "1", "item": "message", "read": 3, "bytes_read": 30, "written": 2,
+            "version": "1", "item": "message", "read": 3, "bytes_read": 30, "written": 1,
             "bytes_written": 20, "dead_letters": 1, "dead_letters_dropped": 0,
             "error": "`out` failed:\u{1b}[1m full", "components": [component],
         });
@@ -108,7 +111,7 @@ outcome        failed
 started        2026-11-27 02:30:00 UTC
 took           2.50 s
 read           3 messages, 30 B
-written        2 messages, 20 B
+written        1 message, 20 B
 dead letters   1
 error          `out` failed:\\u{1b}[1m full
 

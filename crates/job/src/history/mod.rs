@@ -308,6 +308,7 @@ mod tests {
         Summary {
             components: (0..components).map(counts).collect(),
             item: "message",
+            reads_out_of_files: false,
             elapsed: Duration::from_millis(1500),
             budget_limit: 0,
             budget_peak: 0,

@@ -215,6 +215,13 @@ fn part(text: &str, range: Range<usize>, registry: &Registry, mistakes: &mut Dia
     if rest.is_empty() {
         return Some(Node::new(span, Value::String(key.name)));
     }
+    if text[rest.clone()].starts_with(':') {
+        let message = format!("No colon follows the name `{}` here.", key.name);
+        let options = text[rest.clone()].trim_start_matches(':').trim_start();
+        let help = format!("Leave the colon out: `{} {options}`.", key.name);
+        mistakes.error(Span::new(rest.start, rest.start + 1), message).help(help);
+        return None;
+    }
     let value = value(text, rest, Form::of(registry, &key.name), mistakes)?;
     Some(Node::new(Span::new(range.start, range.end), Value::Mapping(vec![(key, value)])))
 }
@@ -439,6 +446,11 @@ mod tests {
             (".s", "A part begins with the name of a transform. (To choose fields, write `keep s`;"),
             ("/error/", "(To choose messages by a text, write `filter payload LIKE '%error%'`.)"),
             ("rename h to host", "Each name has a colon and its value. (Write for example `rename h: host`,"),
+            (
+                "set: { b: \"a + 1\" }",
+                "No colon follows the name `set` here. (Leave the colon out: `set { b: \"a + 1\" }`.)",
+            ),
+            ("filter: a = 1", "(Leave the colon out: `filter a = 1`.)"),
             ("keep h s", "A comma is missing between these names. (Write `h, s`, or `[\"h s\"]`"),
         ] {
             let options = PipeOptions { transforms: text.to_owned(), ..PipeOptions::default() };

@@ -53,8 +53,7 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         let wrong = self.url.iter().filter_map(|url| Origin::from_url(url).err());
-        let mut mistakes: Vec<Mistake> =
-            wrong.map(|error| Mistake::new("url", format!("{error}."))).collect();
+        let mut mistakes: Vec<Mistake> = wrong.map(|error| Mistake::of("url", &error.to_string())).collect();
         if self.max_cache_bytes.is_some() && self.cache.is_none() {
             mistakes.push(
                 Mistake::new("max_cache_bytes", "There is no cache to limit.").help("Add `cache: FOLDER`."),

@@ -162,8 +162,9 @@ sinks:
         mistakes.extend(ServerOptions::mistake_of_client_id(self.client_id.as_ref()));
         mistakes.extend(self.mistakes_of_topics());
         if self.keeps_session() && self.client_id.is_none() {
-            let mistake = Mistake::new("client_id", "With `qos: 2`, the session has a name.");
-            mistakes.push(mistake.help("Give another one to each run, for example `sender-1`."));
+            let mistake =
+                Mistake::new("client_id", "`client_id` is missing: with `qos: 2`, the session has a name.");
+            mistakes.push(mistake.help("Write for example `client_id: sender-1`, another one for each run."));
         }
         if self.timeout.duration().is_zero() {
             let mistake = Mistake::new("timeout", "No server can confirm a message in no time.");

@@ -36,7 +36,10 @@ fn options_that_cannot_work_are_mistakes() {
     for (yaml, expected) in [
         ("{ servers: h, topic: '' }", "`` is no topic."),
         ("{ servers: h, topic: a/# }", "`a/#` is no topic."),
-        ("{ servers: h, topic: a, qos: 2 }", "With `qos: 2`, the session has a name."),
+        (
+            "{ servers: h, topic: a, qos: 2 }",
+            "`client_id` is missing: with `qos: 2`, the session has a name.",
+        ),
         ("{ servers: h, topic: a, client_id: '' }", "The session has no name."),
         ("{ servers: h, topic: a, client_id: \"a\\tb\" }", "This is no name."),
         ("{ servers: h, topic: a, response_topic: a/+ }", "`a/+` is no topic."),

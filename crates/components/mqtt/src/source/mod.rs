@@ -167,9 +167,14 @@ sinks:
         mistakes.extend(self.mistake_of_fields());
         mistakes.extend(ServerOptions::mistake_of_client_id(self.client_id.as_ref()));
         if self.is_acknowledged() && self.client_id.is_none() {
-            let mistake =
-                Mistake::new("client_id", "A session has a name, so that a later run continues it.");
-            mistakes.push(mistake.help("Give another one to each run, or set `qos: 0`."));
+            let mistake = Mistake::new(
+                "client_id",
+                "`client_id` is missing: a session has a name, so that a later run continues it.",
+            );
+            mistakes
+                .push(mistake.help(
+                    "Write for example `client_id: archive-1`, another one for each run, or `qos: 0`.",
+                ));
         }
         mistakes.extend(self.mistake_of_session());
         mistakes.extend(check_limit(self.max_message_bytes));

@@ -45,7 +45,10 @@ fn options_that_cannot_work_are_mistakes() {
     for (yaml, expected) in [
         ("{ servers: h, topics: [], client_id: c }", "There is no topic to read."),
         ("{ servers: h, topics: 'a/#/b', client_id: c }", "`a/#/b` is no topic."),
-        ("{ servers: h, topics: a }", "A session has a name, so that a later run continues it."),
+        (
+            "{ servers: h, topics: a }",
+            "`client_id` is missing: a session has a name, so that a later run continues it.",
+        ),
         ("{ servers: h, topics: a, client_id: c, fields: [key] }", "A message has no `key`."),
         (
             "{ servers: h, topics: a, qos: 0, session_timeout: 1h }",

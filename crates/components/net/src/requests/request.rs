@@ -198,9 +198,21 @@ impl Request {
         match (error.is_timeout(), error.is_builder()) {
             (_, true) => Error::permanent(text).caused_by(error),
             (true, _) => Error::overloaded(text).caused_by(error),
+            _ if is_refused(&error) => Error::temporary(format!(
+                "{text}: the connection was refused; look whether the server runs, and at the host and the port"
+            )),
             _ => Error::temporary(text).caused_by(error),
         }
     }
+}
+
+/// True if no program listens at the address.
+fn is_refused(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    let io = |error: &(dyn std::error::Error + 'static)| {
+        error.downcast_ref::<std::io::Error>().map(std::io::Error::kind)
+    };
+    causes.any(|cause| io(cause) == Some(std::io::ErrorKind::ConnectionRefused))
 }
 
 /// True if a request with this status should be sent again.
@@ -263,6 +275,13 @@ mod tests {
         ] {
             assert_eq!(hidden(text, secret), expected);
         }
+    }
+
+    #[test]
+    fn a_refused_connection_is_found_among_the_causes() {
+        let caused = |kind| Error::temporary("no answer").caused_by(std::io::Error::from(kind));
+        assert!(is_refused(&caused(std::io::ErrorKind::ConnectionRefused).context("again")));
+        assert!(!is_refused(&caused(std::io::ErrorKind::TimedOut)));
     }
 
     #[test]

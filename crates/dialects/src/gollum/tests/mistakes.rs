@@ -73,6 +73,18 @@ fn mistakes_of_the_old_form() {
 }
 
 #[test]
+fn filters_of_a_producer_belong_into_its_modulators() {
+    let text = "In: { Type: consumer.Console, Streams: a }\n\
+                Out: { Type: producer.Console, Streams: a, Filters: [filter.None] }\n";
+    let mistakes = read(&Document::parse("gollum.conf", text).unwrap()).unwrap_err().to_string();
+    assert_eq!(
+        mistakes,
+        "gollum.conf:2:44: `Filters` is not a setting of `producer.Console`. (Put its elements into \
+         `Modulators`, before the formatters of their messages.)"
+    );
+}
+
+#[test]
 fn what_is_no_file_of_gollum_is_not_taken_for_one() {
     for text in ["sources: { a: { generate: {} } }", "[1, 2]", "a: { Type: other }", "5", "a: b"] {
         assert!(!is_gollum(&Document::parse("x", text).unwrap()), "{text}");

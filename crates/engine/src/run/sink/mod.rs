@@ -453,12 +453,8 @@ impl Writer {
                 Some(permit) => Some(permit.await),
                 None => None,
             };
-            let start = Instant::now();
-            let written = match self.open_late().await {
-                Ok(()) => self.write_once(batch, &mut rejects).await,
-                Err(error) => Err(error),
-            };
-            self.metrics.add_busy(start);
+            let metrics = self.metrics.clone();
+            let written = metrics.counted(self.write_once(batch, &mut rejects)).await;
             if let Some(permit) = permit {
                 match &written {
                     Ok(_) => permit.succeeded(),
@@ -478,6 +474,7 @@ impl Writer {
     }
 
     async fn write_once(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
+        self.open_late().await?;
         Failpoint::SinkWriteBefore.check().map_err(interrupted)?;
         let written = self.sink.write(batch, rejects).await?;
         Failpoint::SinkWriteAfter.pass();
@@ -517,10 +514,9 @@ impl Writer {
     async fn flush(&mut self, why: Flush) -> Result<(), RunFailure> {
         let mut attempt = 0;
         loop {
-            let start = Instant::now();
             let asked = self.reopens.asked.load(Ordering::Relaxed);
-            let flushed = self.flush_once(why).await;
-            self.metrics.add_busy(start);
+            let metrics = self.metrics.clone();
+            let flushed = metrics.counted(self.flush_once(why)).await;
             match flushed {
                 Ok(()) if why == Flush::Checkpoint => break,
                 Ok(()) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use thalweg_redact::foreign;
 
-use crate::format::{bytes, bytes_of, clock, count, duration, per_second};
+use crate::format::{bytes, bytes_of, clock, count, counted, duration, per_second};
 use crate::paint::Paint;
 use crate::remote::ps::state;
 
@@ -139,10 +139,10 @@ fn summary(look: &Look) -> Vec<(Style, String)> {
         (
             Style::Plain,
             format!(
-                "memory {} in flight, at most {}; {} dead letters",
+                "memory {} in flight, at most {}; {}",
                 bytes_of(number(&budget["used"]), number(&budget["limit"])),
                 bytes(number(&budget["peak"])),
-                count(number(&letters["kept"]))
+                counted(number(&letters["kept"]), "dead letter")
             ),
         ),
     ];

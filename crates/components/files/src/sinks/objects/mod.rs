@@ -497,7 +497,7 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = self.encode.mistakes_with_tables();
-        mistakes.extend(self.location().err().map(|why| Mistake::new("url", format!("{why}."))));
+        mistakes.extend(self.location().err().map(|why| Mistake::of("url", &why)));
         if let Some(rotate) = &self.rotate {
             if rotate.size.is_none() && rotate.every.is_none() {
                 let help = "Give it a `size`, for example `1GiB`, or `every`, for example `5m`.";

@@ -107,7 +107,7 @@ sinks:
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         for url in &self.url {
-            mistakes.extend(Location::new(url).err().map(|why| Mistake::new("url", format!("{why}."))));
+            mistakes.extend(Location::new(url).err().map(|why| Mistake::of("url", &why)));
         }
         for (option, patterns) in [("include", &self.include), ("exclude", &self.exclude)] {
             mistakes.extend(patterns.iter().filter_map(|text| pattern::mistake(option, text)));

@@ -62,7 +62,13 @@ impl Elements {
     /// Finds the array. All of it is checked before its first elements are taken.
     fn new(body: Buffer, path: &JsonPath, limit: ByteSize, share: Share) -> Result<Self, String> {
         let text = std::str::from_utf8(&body).map_err(|_| not_utf8(&body))?;
-        let array = path.find(text)?.ok_or_else(|| format!("has no `{path}` (`array_field`)"))?;
+        let array = path.find(text).map_err(|reason| match text.trim_start().starts_with('[') {
+            true => format!(
+                "is an array, and not an object with one: write `array_field: \".\"` in place of `{path}`"
+            ),
+            false => reason,
+        })?;
+        let array = array.ok_or_else(|| format!("has no `{path}` (`array_field`)"))?;
         let mut first = Vec::new();
         let json = text.get(array.clone()).unwrap_or_default();
         if json != "null" {

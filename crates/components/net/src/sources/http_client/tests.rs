@@ -336,7 +336,12 @@ async fn a_temporary_failure_is_repeated_and_another_one_ends_the_run() {
     for (play, options, reason) in [
         (Play::answer(403, "no SEKRET"), "", "answered 403 Forbidden: no …"),
         (Play::answer(200, "x".repeat(2000)), "max_body_bytes: 1000,", "is larger than `max_body_bytes`"),
-        (Play::answer(200, "[1]"), "array_field: a,", "the body is not a JSON object"),
+        (
+            Play::answer(200, " [1]"),
+            "array_field: a,",
+            "the body is an array, and not an object with one: write `array_field: \".\"` in place of `a`",
+        ),
+        (Play::answer(200, "1"), "array_field: a,", "the body is not a JSON object"),
         (
             Play::answer(200, "[1]"),
             "cursor: { field: id, parameter: p },",

@@ -251,7 +251,7 @@ fn mistakes_are_found_before_anything_is_written() {
         ),
         (
             "{ path: a, mode: 0999 }",
-            "`mode` has the wrong form. It must match the regular expression `^(0o)?[0-7]{3,4}$`.",
+            "`mode` has the wrong form. The permissions of new files in octal, for example `\"0640\"`.",
         ),
         (
             "{ path: a, existing: maybe }",

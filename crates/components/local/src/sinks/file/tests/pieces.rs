@@ -137,11 +137,11 @@ fn rotation_that_cannot_be_is_a_mistake() {
     for (wrong, expected) in [
         (
             "at: '24:00'",
-            "`at` has the wrong form. It must match the regular expression `^([01]?[0-9]|2[0-3]):[0-5][0-9]$`.",
+            "`at` has the wrong form. The local time of day at which to start a new file, for example `\"03:00\"`.",
         ),
         (
             "at: noon",
-            "`at` has the wrong form. It must match the regular expression `^([01]?[0-9]|2[0-3]):[0-5][0-9]$`.",
+            "`at` has the wrong form. The local time of day at which to start a new file, for example `\"03:00\"`.",
         ),
         ("digits: 0", "`digits` must be at least 1, but it is `0`."),
         ("digits: 11", "`digits` must be at most 10, but it is `11`."),
