@@ -40,10 +40,7 @@ pub fn safe<'a>(rendered: &'a [u8], fixed: &str) -> Result<&'a str, String> {
             "" => return Err(format!("the file name `{}` has an empty part", shown())),
             "." | ".." => return Err(format!("the file name `{}` has `{part}` in it", shown())),
             _ if part.starts_with('.') && !may_hide => {
-                return Err(format!(
-                    "the file name `{}` has a part that begins with `.`",
-                    shown()
-                ));
+                return Err(format!("the file name `{}` has a part that begins with `.`", shown()));
             }
             _ if part.len() > longest => {
                 let length = part.len();
@@ -100,8 +97,7 @@ mod tests {
             "the file name `out/.jsonl` has a part that begins with `.`"
         );
         assert_eq!(safe(b"out/.a/b", "out/."), Ok("out/.a/b"));
-        let hidden =
-            "the file name `out/.a/.b` has a part that begins with `.`";
+        let hidden = "the file name `out/.a/.b` has a part that begins with `.`";
         assert_eq!(safe(b"out/.a/.b", "out/."), Err(hidden.to_owned()));
         for (name, fixed) in [("/etc/passwd", ""), ("out//abs", "out/"), ("", "")] {
             let expected = format!("the file name `{name}` has an empty part");

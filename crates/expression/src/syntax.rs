@@ -600,7 +600,7 @@ mod tests {
             ("level in ['a', 'b']", "[", "A list is written `a IN ('x', 'y')`."),
             ("level = \u{201c}a\u{201d}", "\u{201c}", "A text is written in straight quotes, `'text'`."),
             ("level.upper() = 'A'", "level.upper", "Write `upper(level)`."),
-            ("count(*) > 5", "count", "for example with DuckDB."),
+            ("count(*) > 5", "count", "The transform `aggregate` has functions over several messages."),
             ("a ?? 1 > 2", "?", "A value in place of NULL is written `coalesce(a, b)`."),
             (".a * 2", ".", "Write `a`: the name of a field has no dot before it."),
             ("select(.a.b > 1)", ".", "Write `a.b`: the name of a field has no dot before it."),

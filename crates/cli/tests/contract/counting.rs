@@ -11,6 +11,7 @@ use thalweg_testkit::read;
 
 use crate::PROGRAM;
 
+/// A run takes a second, so that there are some checkpoints in it on a busy machine too.
 const LINES: usize = 4000;
 
 /// Runs a pipeline of `LINES` numbered lines, kills it at a failpoint, and runs it to its end. Returns the
@@ -20,7 +21,7 @@ fn killed_at(failpoint: &str, transforms: &str, sink: &str) -> Vec<String> {
     let lines: Vec<String> = (0..LINES).map(|number| format!("'{number}'")).collect();
     let lines = lines.join(", ");
     let config = format!(
-        "memory: 1MiB\nsources: {{ in: {{ generate: {{ lines: [{lines}], rate: 10000 }} }} }}\n\
+        "memory: 1MiB\nsources: {{ in: {{ generate: {{ lines: [{lines}], rate: 4000 }} }} }}\n\
          pipelines: {{ main: {{ from: in, to: out, transforms: [{transforms}] }} }}\n\
          sinks: {{ out: {{ {sink} }} }}\n"
     );
@@ -109,7 +110,7 @@ fn a_client_is_answered_when_the_results_of_its_window_are_delivered() {
                   pipelines: { main: { from: in, to: out, transforms: [\
                   { aggregate: { every: 1s, values: { n: count(*) } } }, \
                   { encode: { format: text, template: 'n={n}' } }] } }\n\
-                  sinks: { out: { file: { path: out.txt } } }\n";
+                  sinks: { out: { file: { path: out.txt, atomic: false } } }\n";
     program.write("pipeline.yaml", config).unwrap();
     let mut running = program.start(&Launch::of("pipeline.yaml")).unwrap();
     let mut client = TcpStream::connect(running.address().unwrap()).unwrap();
@@ -171,7 +172,7 @@ fn a_state_with_unfinished_output_of_a_renamed_component_is_refused() {
         let program = Program::new(Path::new(PROGRAM)).unwrap();
         let config = |main: &str, out: &str| {
             format!(
-                "sources: {{ in: {{ generate: {{ lines: [a, b], count: 9000, rate: 10000 }} }} }}\n\
+                "sources: {{ in: {{ generate: {{ lines: [a, b], count: 9000, rate: 4000 }} }} }}\n\
                  pipelines: {{ {main}: {{ from: in, to: {out}, transforms: [{transforms}] }} }}\n\
                  sinks: {{ {out}: {{ {sink} }} }}\n"
             )

@@ -20,11 +20,11 @@ fn line() -> String {
     "x".repeat(999)
 }
 
-/// Returns a program whose run takes more than half a second.
+/// Returns a program whose run takes a second, so that there are some checkpoints in it on a busy machine too.
 fn program(transforms: &str, sink: &str) -> Program {
     let program = Program::new(Path::new(PROGRAM)).unwrap();
     let config = format!(
-        "sources: {{ in: {{ generate: {{ lines: [{}], count: {LINES}, rate: 5000 }} }} }}\n\
+        "sources: {{ in: {{ generate: {{ lines: [{}], count: {LINES}, rate: 3000 }} }} }}\n\
          pipelines: {{ main: {{ from: in, to: out, transforms: [{transforms}] }} }}\n\
          sinks: {{ out: {{ {sink} }} }}\n",
         line()
