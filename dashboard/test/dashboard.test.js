@@ -2,13 +2,12 @@
 
 import assert from "node:assert/strict";
 import fs from "node:fs";
-import { createRequire } from "node:module";
 import path from "node:path";
 import { after, before, test } from "node:test";
+import { isAccessible } from "./accessible.js";
 import { browser, open, PATIENCE_MS, Program, service, Target } from "./program.js";
 
-const AXE = fs.readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const VIEWS = ["overview", "component/main.parse_json", "component/sensors", "component/alarms", "dead-letters", "runs", "run/1", "process"];
+const VIEWS = ["overview", "component/main.parse_json", "component/sensors", "component/alarms", "dead-letters", "runs", "run/1", "configuration", "process"];
 let chromium, target, program;
 
 before(async () => {
@@ -25,15 +24,6 @@ after(async () => {
 /** Waits until the text of an element fits. */
 async function shows(locator, pattern) {
   await locator.filter({ hasText: pattern }).first().waitFor();
-}
-
-/** Fails with the rules of WCAG 2.2 AA that a page breaks. */
-async function isAccessible(page, what) {
-  // By the debugger's way into the page, which the policy of the page does not concern.
-  await page.evaluate(AXE);
-  const found = await page.evaluate(() => axe.run({ runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] }));
-  const problems = found.violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" | ")}`);
-  assert.deepEqual(problems, [], what);
 }
 
 async function hasNoMessages(page) {

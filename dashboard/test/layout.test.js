@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { DEAD_LETTERS, layout, MOST_NODES, signature } from "../src/state/layout.js";
+import { DEAD_LETTERS, layout, MOST_EDGES, MOST_NODES, signature } from "../src/state/layout.js";
 
 const component = (name) => ({ name, kind: "any", role: "transform" });
 const edge = (from, output, to, messages = 0) => ({ from, output, to, messages, bytes: 0, batches: 0 });
@@ -36,4 +36,6 @@ test("parallel edges are apart, and a large graph has no picture", () => {
   assert.equal(new Set(layout(GRAPH, stats).edges.map(({ path }) => path)).size, 2);
   const many = Array.from({ length: MOST_NODES + 1 }, (_, number) => `sink-${number}`);
   assert.equal(layout(GRAPH, { components: many.map(component), edges: [] }), null);
+  const between = Array.from({ length: MOST_EDGES + 1 }, (_, number) => edge("a", `output-${number}`, "b"));
+  assert.equal(layout(GRAPH, { components: ["a", "b"].map(component), edges: between }), null);
 });

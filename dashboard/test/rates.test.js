@@ -29,7 +29,7 @@ test("a rate is that of the last seconds", () => {
   assert.deepEqual([times.length, times[0], rates.length, rates.at(-1)], [20, 1, 20, 100]);
 });
 
-test("another run or another graph begins a history", () => {
+test("another run begins a history, and what a reload keeps has its own still", () => {
   const history = new History();
   history.push(answer(10, 1000));
   history.push(answer(11, 2000));
@@ -37,8 +37,46 @@ test("another run or another graph begins a history", () => {
   assert.equal(history.series("a", ["rows_in"])[0].length, 1);
   history.push(answer(2, 10));
   assert.equal(history.ofComponent("a", "rows_in"), 5);
-  history.push(answer(3, 20, ["a", "b"]));
-  assert.equal(history.series("b", ["rows_in"])[0].length, 1);
+  history.push(answer(3, 20, ["b", "a"]));
+  assert.equal(history.ofComponent("a", "rows_in"), 7.5);
+  assert.ok(Number.isNaN(history.ofComponent("b", "rows_in")));
+  history.push(answer(4, 26, ["b", "a"]));
+  const [times, ofA] = history.series("a", ["rows_in"]);
+  assert.deepEqual([times.length, ofA.at(-1)], [4, 7]);
+  assert.equal(history.ofComponent("b", "rows_in"), 6);
+  history.push(answer(5, 26, ["b"]));
+  assert.ok(Number.isNaN(history.ofComponent("a", "rows_in")));
+});
+
+test("a counter that begins again and a pause of the page give no wrong rate", () => {
+  const history = new History();
+  for (let age = 1; age <= 10; age += 1) {
+    history.push(answer(age, 1000 * age));
+  }
+  // A reload has replaced the component.
+  history.push(answer(11, 10));
+  assert.ok(Number.isNaN(history.ofComponent("a", "rows_in")));
+  history.push(answer(12, 30));
+  assert.equal(history.ofComponent("a", "rows_in"), 20);
+  // The computer slept for an hour.
+  history.push(answer(3612, 72_030));
+  assert.ok(Number.isNaN(history.ofComponent("a", "rows_in")));
+  assert.equal(history.series("a", ["rows_in"])[1].at(-1), 20);
+  history.push(answer(3613, 72_037));
+  assert.equal(history.ofComponent("a", "rows_in"), 7);
+});
+
+test("missing numbers are unknown, and times rise although the clock is set back", () => {
+  const history = new History();
+  for (let age = 1; age <= 3; age += 1) {
+    const given = answer(age, age);
+    given.time = new Date((100 - age) * 1000).toISOString();
+    delete given.components[0].rows_in;
+    history.push(given);
+  }
+  assert.ok(Number.isNaN(history.ofComponent("a", "rows_in")));
+  assert.equal(history.ofComponent("a", "rows_out"), 1);
+  assert.deepEqual(history.series("a", [])[0], [95, 96, 97]);
 });
 
 test("a large graph has a shorter history", () => {

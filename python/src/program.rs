@@ -69,6 +69,7 @@ impl RunArguments {
             strict: self.strict,
             repeat: self.repeat.then(|| Repeat { pause: pause.unwrap_or(Repeat::PAUSE), iterations }),
             schedule: schedule.unwrap_or_default(),
+            watch: false,
             compat_exit_code: self.compat_exit_code,
             reports_skipped: false,
             hints: false,

@@ -1,5 +1,6 @@
 //! The tree of a document: values, each with the position where it was written.
 
+use std::mem::discriminant;
 use std::ops::Range;
 
 use crate::scalar;
@@ -163,6 +164,29 @@ impl Node {
             Value::String(text) => Some(text),
             Value::Bool(_) | Value::Integer(_) | Value::Float(_) => self.raw.as_deref(),
             _ => None,
+        }
+    }
+
+    /// True if options read the same from both. Equal numbers may be different texts, such as `007` and `7`,
+    /// and an option may want the text.
+    pub fn reads_as(&self, other: &Self) -> bool {
+        match (&self.value, &other.value) {
+            (Value::Sequence(items), Value::Sequence(others)) => {
+                items.len() == others.len()
+                    && items.iter().zip(others).all(|(item, other)| item.reads_as(other))
+            }
+            (Value::Mapping(entries), Value::Mapping(others)) => {
+                let is_same = |((key, node), (of_other, other)): (&(Key, Self), &(Key, Self))| {
+                    key == of_other && node.reads_as(other)
+                };
+                entries.len() == others.len() && entries.iter().zip(others).all(is_same)
+            }
+            // Quotes make no difference.
+            (Value::String(text), Value::String(other)) => text == other,
+            (value, of_other) => match (&self.raw, &other.raw) {
+                (Some(text), Some(other)) => text == other && discriminant(value) == discriminant(of_other),
+                _ => value == of_other,
+            },
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use thalweg_engine::StateDir;
-use thalweg_job::{History, LoadError, Signals, pause};
+use thalweg_job::{History, LoadError, Reloads, Signals, pause};
 use thalweg_redact::redacted;
 
 use crate::api::{Activity, Listeners, Observed, StopRequest, Token};
@@ -71,6 +71,8 @@ pub(crate) struct Around<'a> {
     pub(crate) manager: Option<&'a Arc<ServiceManager>>,
     pub(crate) pulse: &'a Pulse,
     pub(crate) stop: &'a StopRequest,
+    /// Reloads the configuration while it runs, if that is wanted.
+    pub(crate) reloads: Option<&'a Reloads>,
     pub(crate) show: &'a Show,
     pub(crate) listeners: &'a Arc<Listeners>,
     pub(crate) timetable: Option<&'a Timetable>,
@@ -141,6 +143,7 @@ impl Around<'_> {
             timetable: self.timetable.cloned(),
             token,
             stop: self.stop.clone(),
+            reloads: self.reloads.cloned(),
             letters: Arc::default(),
         });
         for text in self.listeners.open()? {

@@ -45,6 +45,11 @@ pub(crate) fn name_components(graph: &Graph) {
     *COMPONENTS.lock().unwrap_or_else(PoisonError::into_inner) = names_of(graph);
 }
 
+/// Adds names of components that a reload has brought.
+pub(crate) fn name_also(names: impl Iterator<Item = String>) {
+    COMPONENTS.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
+}
+
 fn names_of(graph: &Graph) -> BTreeSet<String> {
     let transforms = graph.pipelines.iter().flat_map(|pipeline| &pipeline.transforms);
     let transforms = transforms.map(|transform| transform.name.to_string());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use chrono::Utc;
 use indicatif::MultiProgress;
 use thalweg_engine::Schedule;
-use thalweg_job::{Configuration, DryRun, Job, JobRun, Outcome, Overrides, RunOptions, Signals};
+use thalweg_job::{Configuration, DryRun, Job, JobRun, Outcome, Overrides, Reloads, RunOptions, Signals};
 use thalweg_redact::for_terminal;
 
 use crate::api::{Listeners, StopRequest};
@@ -37,6 +37,8 @@ pub struct RunRequest {
     pub repeat: Option<Repeat>,
     /// Whether it runs at the times of a schedule.
     pub schedule: Scheduling,
+    /// True if it follows its file: see [`Reloads`].
+    pub watch: bool,
     /// True if a service exits with code 0 even if files failed.
     pub compat_exit_code: bool,
     /// True if a service reports the files that its operations skip, as capyfile's concurrent modes do.
@@ -59,19 +61,27 @@ pub fn run(configuration: &Configuration, request: &RunRequest) -> Result<Exit, 
     // One value for all runs, so that a signal between two of them counts.
     let signals = Signals::new()?;
     let pulse = Pulse::default();
-    let manager = ServiceManager::of_the_environment(&pulse, request.show.json).map(Arc::new);
+    let reloads = request.watch.then(|| Reloads::of(configuration, &request.overrides)).transpose()?;
+    let manager = ServiceManager::of_the_environment(&pulse, reloads.as_ref(), request.show.json);
+    let manager = manager.map(Arc::new);
     let stop = StopRequest::default();
     let build = || configuration.job(&thalweg_job::registry(), &request.overrides);
     let mut built = Some(build());
     let job = built.as_ref().and_then(|built| built.as_ref().ok());
     let pace = pace_of(request, job)?;
+    if reloads.is_some() && !matches!(pace, Pace::Once) {
+        return Err(CommandError::Usage(
+            "`--watch` is for a run that goes on, not for one that begins again: leave it out, or the schedule"
+                .to_owned(),
+        ));
+    }
     let state_dir = job.and_then(|job| job.phases.first()).map(|phase| phase.state_dir.clone());
     // A mistake is reported at once. Each run reads variables and secrets as they are at its time.
     if pace.timetable().is_some()
         && let Some(job) = built.take().transpose()?
     {
         // The wait for the first run has a log too, whose level a client may change.
-        request.show.begin_log(&MultiProgress::new(), &job.phases)?;
+        request.show.begin_log(&MultiProgress::new(), &job.phases, false)?;
     }
     let listeners = Arc::new(Listeners::new(&request.show.listen));
     let around = Around {
@@ -79,6 +89,7 @@ pub fn run(configuration: &Configuration, request: &RunRequest) -> Result<Exit, 
         manager: manager.as_ref(),
         pulse: &pulse,
         stop: &stop,
+        reloads: reloads.as_ref(),
         show: &request.show,
         listeners: &listeners,
         timetable: pace.timetable(),
@@ -165,6 +176,7 @@ fn once(
     }
     let options = RunOptions {
         signals: Some(around.signals.clone()),
+        reloads: around.reloads.cloned(),
         dry_run: request.dry_run.then(|| DryRun::new(Box::new(stdout()))),
         ..request.options.clone()
     };

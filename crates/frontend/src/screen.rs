@@ -9,7 +9,7 @@ use std::time::Instant;
 use chrono::Utc;
 use indicatif::MultiProgress;
 use thalweg_engine::{FileWatcher, Handle};
-use thalweg_job::{FileEvents, LoadError, Notice, Observer, Outcome, Phase};
+use thalweg_job::{FileEvents, LoadError, Notice, Observer, Outcome, Phase, Reloads};
 use thalweg_redact::redacted;
 use tokio::task::AbortHandle;
 
@@ -42,10 +42,16 @@ pub struct Show {
 }
 
 impl Show {
-    /// Begins the log of phases. It is set up once per process: embedders may collect logs in a later run.
-    pub(crate) fn begin_log(&self, bars: &MultiProgress, phases: &[Phase]) -> Result<(), LoadError> {
+    /// Begins the log of phases. It is set up once per process: embedders, and a configuration that
+    /// `changes`, may collect logs later.
+    pub(crate) fn begin_log(
+        &self,
+        bars: &MultiProgress,
+        phases: &[Phase],
+        changes: bool,
+    ) -> Result<(), LoadError> {
         let mut sources = phases.iter().flat_map(|phase| &phase.graph.sources);
-        let collects = self.warns || sources.any(|source| source.config.collects_logs());
+        let collects = self.warns || changes || sources.any(|source| source.config.collects_logs());
         log::begin(bars, self.json, self.quiet && !self.warns, collects)
     }
 }
@@ -62,6 +68,9 @@ pub struct Screen {
     /// The name of the configuration, if clients may control the run.
     configuration: Option<String>,
     stop: StopRequest,
+    reloads: Option<Reloads>,
+    /// The number of reloads that were shown.
+    shown_reloads: u64,
     listeners: Arc<Listeners>,
     timetable: Option<Timetable>,
     /// True once it was said that the run stops.
@@ -88,6 +97,8 @@ impl Screen {
             manager: None,
             configuration: None,
             stop: StopRequest::default(),
+            reloads: None,
+            shown_reloads: 0,
             has_said_stopping: false,
             servers: Vec::new(),
             socket: None,
@@ -115,6 +126,7 @@ impl Screen {
         self.pulse = around.pulse.clone();
         self.configuration = Some(redacted(around.configuration).into_owned());
         self.stop = around.stop.clone();
+        self.reloads = around.reloads.cloned();
         self.listeners = around.listeners.clone();
         self.timetable = around.timetable.cloned();
         self
@@ -133,6 +145,7 @@ impl Screen {
             timetable: self.timetable.clone(),
             token,
             stop: self.stop.clone(),
+            reloads: self.reloads.clone(),
             letters: Arc::default(),
         });
         for line in self.listeners.open()? {
@@ -169,6 +182,19 @@ impl Screen {
         self.tell("stopping", "stopping: data in flight is delivered first; signal again to stop at once");
     }
 
+    /// Says that the configuration was reloaded. The log says that it was not.
+    fn show_reloads(&mut self, handle: &Handle) {
+        let Some(status) = self.reloads.as_ref().map(Reloads::status) else { return };
+        if status.ended == self.shown_reloads {
+            return;
+        }
+        self.shown_reloads = status.ended;
+        log::name_also(handle.counts().into_iter().map(|counts| counts.name));
+        if let (None, Some(difference)) = (&status.failure, &status.difference) {
+            self.tell("reloaded", &format!("reloaded: {difference}"));
+        }
+    }
+
     fn end_progress(&mut self) {
         self.servers.drain(..).for_each(|server| server.abort());
         self.socket = None;
@@ -199,7 +225,7 @@ impl Observer for Screen {
     fn prepare(&mut self, phase: &Phase) -> Result<(), LoadError> {
         let progress = Progress::new(&phase.graph, &self.show);
         log::name_components(&phase.graph);
-        self.show.begin_log(progress.bars(), slice::from_ref(phase))?;
+        self.show.begin_log(progress.bars(), slice::from_ref(phase), self.reloads.is_some())?;
         self.progress = Some(progress);
         if let Some(events) = &self.events {
             events.begin(phase);
@@ -224,8 +250,9 @@ impl Observer for Screen {
         self.serve(phase, handle)
     }
 
-    fn tick(&mut self, _: &Handle) {
+    fn tick(&mut self, handle: &Handle) {
         self.pulse.tick();
+        self.show_reloads(handle);
         if let Some(timetable) = &self.timetable {
             timetable.look(Utc::now());
         }

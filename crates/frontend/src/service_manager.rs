@@ -18,7 +18,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rustix::time::{ClockId, clock_gettime};
 use thalweg_engine::{ComponentCounts, Handle};
+use thalweg_job::{ReloadStatus, Reloads};
+use thalweg_redact::redacted;
 
 use crate::around::Awaited;
 use crate::format::{count, counted};
@@ -48,6 +51,7 @@ pub(crate) struct ServiceManager {
 
 struct Shared {
     pulse: Pulse,
+    reloads: Option<Reloads>,
     current: Mutex<Current>,
 }
 
@@ -66,7 +70,7 @@ struct Current {
 
 impl ServiceManager {
     /// The service manager that started this process, if it wants to know.
-    pub(crate) fn of_the_environment(pulse: &Pulse, json: bool) -> Option<Self> {
+    pub(crate) fn of_the_environment(pulse: &Pulse, reloads: Option<&Reloads>, json: bool) -> Option<Self> {
         let socket = match Socket::open(&env::var("NOTIFY_SOCKET").ok()?) {
             Ok(socket) => socket,
             Err(error) => {
@@ -82,7 +86,8 @@ impl ServiceManager {
         let is_own = variable("WATCHDOG_PID").is_none_or(|process| process == u64::from(std::process::id()));
         let watchdog = variable("WATCHDOG_USEC").filter(|time| is_own && *time > 0);
         let report = Report::new(watchdog.map(Duration::from_micros));
-        let shared = Arc::new(Shared { pulse: pulse.clone(), current: Mutex::default() });
+        let shared =
+            Arc::new(Shared { pulse: pulse.clone(), reloads: reloads.cloned(), current: Mutex::default() });
         let (wake, woken) = channel();
         let attending = shared.clone();
         let thread = std::thread::Builder::new().name("service".to_owned());
@@ -148,6 +153,9 @@ fn attend(shared: &Shared, socket: &Socket, mut report: Report, woken: &Receiver
         };
         let mut view = View::of(handle.as_ref(), next_run, is_stopping, shared.pulse.still_for());
         view.is_started |= was_started;
+        if let Some(reloads) = &shared.reloads {
+            view.show_reloads(&reloads.status(), monotonic_us());
+        }
         let message = report.due(&view, Instant::now());
         if let Err(error) = socket.send(&message) {
             tracing::debug!("the service manager does not hear this process: {error}");
@@ -197,6 +205,15 @@ struct View {
     text: String,
     /// The counters, if nothing is wrong.
     counts: String,
+    /// How many reloads have begun, and how many have ended.
+    reloads: [u64; 2],
+    /// The time of the monotonic clock, if a reload may have begun.
+    monotonic_us: u128,
+}
+
+/// The time by which a service manager tells reloads apart.
+fn monotonic_us() -> u128 {
+    Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default().as_micros()
 }
 
 impl View {
@@ -215,7 +232,22 @@ impl View {
             (Some(handle), None) => ("running".to_owned(), moved(handle, &counts)),
         };
         let start = if is_stopping && handle.is_some() { "delivering what is in flight; " } else { "" };
-        Self { is_started, is_stopping, still_for, text: format!("{start}{text}"), counts }
+        let text = format!("{start}{text}");
+        Self { is_started, is_stopping, still_for, text, counts, reloads: [0; 2], monotonic_us: 0 }
+    }
+
+    /// Adds how the reloads went.
+    fn show_reloads(&mut self, status: &ReloadStatus, monotonic_us: u128) {
+        self.reloads = [status.begun, status.ended];
+        self.monotonic_us = monotonic_us;
+        if status.begun > status.ended {
+            self.text = format!("reloading; {}", self.text);
+        } else if let Some(failure) = &status.failure {
+            // The status is short, and the log has all of it.
+            let failure: String = redacted(failure).chars().take(LONGEST / 2).collect();
+            self.text = format!("{}; not reloaded: {failure}", self.text);
+            self.counts.clear();
+        }
     }
 
     fn status(&self, with_counts: bool) -> String {
@@ -247,6 +279,9 @@ struct Report {
     is_stopping: bool,
     /// True once an error said that the watchdog gets no sign of life.
     is_stuck: bool,
+    /// The last reload whose beginning was sent, and whether its end is still to be sent.
+    reloads: u64,
+    is_reloading: bool,
     status: String,
     counted: Option<Instant>,
     alive: Option<Instant>,
@@ -260,6 +295,8 @@ impl Report {
             is_ready: false,
             is_stopping: false,
             is_stuck: false,
+            reloads: 0,
+            is_reloading: false,
             status: String::new(),
             counted: None,
             alive: None,
@@ -280,6 +317,16 @@ impl Report {
         if view.is_started && !self.is_ready {
             self.is_ready = true;
             lines.push("READY=1".to_owned());
+        }
+        let [begun, ended] = view.reloads;
+        if self.is_reloading && ended >= self.reloads {
+            self.is_reloading = false;
+            lines.push("READY=1".to_owned());
+        } else if self.is_ready && lines.is_empty() && begun > self.reloads {
+            self.reloads = begun;
+            self.is_reloading = true;
+            lines.push("RELOADING=1".to_owned());
+            lines.push(format!("MONOTONIC_USEC={}", view.monotonic_us));
         }
         if view.is_stopping && !self.is_stopping {
             self.is_stopping = true;
@@ -326,7 +373,30 @@ mod tests {
             still_for: Duration::ZERO,
             text: text.to_owned(),
             counts: String::new(),
+            reloads: [0; 2],
+            monotonic_us: 0,
         }
+    }
+
+    #[test]
+    fn a_reload_is_told_with_its_beginning_and_its_end_and_a_failed_one_stays_in_the_status() {
+        let start = Instant::now();
+        let mut report = Report::new(None);
+        report.due(&view("running"), start);
+        let mut reloaded = view("running");
+        let failure = Some("the configuration cannot be used".to_owned());
+        reloaded.show_reloads(&ReloadStatus { begun: 1, ended: 1, failure, ..ReloadStatus::default() }, 17);
+        assert_eq!(
+            report.due(&reloaded, start),
+            "RELOADING=1\nMONOTONIC_USEC=17\nSTATUS=running; not reloaded: the configuration cannot be used"
+        );
+        assert_eq!(report.due(&reloaded, start), "READY=1");
+        assert_eq!(report.due(&reloaded, start), "");
+        let mut again = view("running");
+        again.show_reloads(&ReloadStatus { begun: 2, ended: 1, ..ReloadStatus::default() }, 18);
+        let begun = "RELOADING=1\nMONOTONIC_USEC=18\nSTATUS=reloading; running";
+        assert_eq!(report.due(&again, start), begun);
+        assert_eq!(report.due(&again, start), "");
     }
 
     #[test]

@@ -162,6 +162,11 @@ impl Configuration {
         self.dialect
     }
 
+    /// The file that it was read from, if it was.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        Some(&*self.path).filter(|path| !self.is_stdin() && !path.as_os_str().is_empty())
+    }
+
     /// True if it was read from the standard input.
     #[must_use]
     pub fn is_stdin(&self) -> bool {
@@ -275,7 +280,8 @@ impl Configuration {
             }
             let (processor, operations) = (found.processor, found.operations);
             let configuration = Some(configuration.clone());
-            phases.push(Phase { graph, state_dir, processor, operations, configuration });
+            let document = Some(found.document);
+            phases.push(Phase { graph, state_dir, processor, operations, configuration, document });
         }
         let is_shown = |found: &Diagnostics| !self.dialect.is_native() || !found.is_empty();
         let remarks = Some(found_remarks).filter(is_shown);

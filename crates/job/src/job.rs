@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use thalweg_config::{ByteSize, Diagnostics};
+use thalweg_config::{ByteSize, Diagnostics, Document};
 use thalweg_dialects::Service;
 use thalweg_dialects::capyfile::Operations;
-use thalweg_engine::{Graph, Schedule, StateDir};
+use thalweg_engine::{Graph, Schedule, StateDir, Written};
 
 use crate::error::{LoadError, did_you_mean};
 use crate::history::ConfigurationId;
@@ -37,6 +37,16 @@ pub struct Phase {
     pub operations: Option<Operations>,
     /// The configuration in the history. Without it, the run leaves no record.
     pub configuration: Option<ConfigurationId>,
+    /// The document of the graph in thalweg's own form, after the substitution of variables, if it has one.
+    pub document: Option<Document>,
+}
+
+impl Phase {
+    /// Returns the graph with its document, if it has one.
+    #[must_use]
+    pub fn written(&self) -> Option<Written> {
+        Some(Written { graph: self.graph.clone(), document: self.document.clone()? })
+    }
 }
 
 impl Job {

@@ -61,7 +61,10 @@ pub use memory::{peak_memory, process_memory};
 pub use outcome::{JobOutcome, Outcome, Retries, statistics, summary_input};
 pub use pipe::PipeOptions;
 pub use run::signals;
-pub use run::{Control, JobRun, Notice, Observer, RunOptions, Signal, Signals, cores, pause, run_graph};
+pub use run::{
+    Control, JobRun, Notice, Observer, ReloadError, ReloadStatus, Reloads, RunOptions, Signal, Signals,
+    cores, pause, run_graph,
+};
 pub use thalweg_dialects::gollum::Version as GollumVersion;
 pub use thalweg_expression::{FunctionInfo, Group as FunctionGroup, aliases as function_aliases, functions};
 pub use thalweg_runtime::descriptors::{for_clients as descriptors_for_clients, limit as descriptor_limit};

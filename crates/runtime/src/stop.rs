@@ -48,7 +48,13 @@ impl Stop {
         if self.0.whole.set(whole.clone()).is_err() {
             return;
         }
-        whole.0.parts.lock().push(Arc::downgrade(&self.0));
+        let mut parts = whole.0.parts.lock();
+        // Parts come and go while the whole lasts.
+        if parts.len() == parts.capacity() {
+            parts.retain(|part| part.strong_count() > 0);
+        }
+        parts.push(Arc::downgrade(&self.0));
+        drop(parts);
         // Added first: a request that comes meanwhile finds the part, or is seen here.
         if whole.is_requested() {
             self.request();
@@ -67,6 +73,13 @@ impl Stop {
         if let Some(whole) = self.0.whole.get() {
             whole.heed();
         }
+    }
+
+    /// Notes that everything ends early because of the request: also all its parts.
+    pub fn heed_all(&self) {
+        self.heed();
+        let parts: Vec<_> = self.0.parts.lock().iter().filter_map(Weak::upgrade).collect();
+        parts.into_iter().for_each(|part| Self(part).heed_all());
     }
 
     /// True if a task ended early because of the request.
@@ -99,6 +112,8 @@ mod tests {
         assert_eq!([&whole, &alone, &other].map(Stop::is_requested), [false, true, false]);
         alone.heed();
         assert_eq!([&whole, &alone, &other].map(Stop::was_heeded), [true, true, false]);
+        whole.heed_all();
+        assert!(other.was_heeded());
         whole.request();
         other.requested().await;
         let late = Stop::default();

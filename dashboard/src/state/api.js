@@ -3,11 +3,18 @@
 // The token is in the memory of this tab alone (sessionStorage), and goes with each request as a header: a cookie would be sent
 // by pages of other sites too. A header also rules out `EventSource` for taps, so their lines are read from a stream.
 
+import { keep, read } from "./storage.js";
+
 const TOKEN = "thalweg-token";
 /** The longest line of a tap, in characters. The API sends at most 32 KiB of a text. */
 const LONGEST_LINE = 1 << 20;
 /** How long an answer is waited for. The API gives up after as much. */
 const TIMEOUT_MS = 12_000;
+
+/** A tap says every 15 seconds that it is there. One that is silent for longer is lost: the computer slept, or a tunnel broke. */
+const SILENT_MS = 60_000;
+/** What a header can have. */
+const PRINTABLE = /^[\x21-\x7e]+$/;
 
 /** An answer that is none. `status` is 0 if nothing answered. */
 export class Refused extends Error {
@@ -18,15 +25,16 @@ export class Refused extends Error {
 }
 
 export function token() {
-  return sessionStorage.getItem(TOKEN) ?? "";
+  return read(() => sessionStorage, TOKEN) ?? "";
+}
+
+/** True if a text can be a token at all. */
+export function isToken(text) {
+  return PRINTABLE.test(text);
 }
 
 export function setToken(text) {
-  if (text) {
-    sessionStorage.setItem(TOKEN, text);
-  } else {
-    sessionStorage.removeItem(TOKEN);
-  }
+  keep(() => sessionStorage, TOKEN, text);
 }
 
 /** Asks for a value. */
@@ -61,7 +69,7 @@ async function send(path, options) {
   }
   if (!answer.ok) {
     const body = await answer.json().catch(() => ({}));
-    throw new Refused(answer.status, typeof body.error === "string" ? body.error : `the answer has the status ${answer.status}`);
+    throw new Refused(answer.status, typeof body?.error === "string" ? body.error : `the answer has the status ${answer.status}`);
   }
   return answer;
 }
@@ -74,15 +82,24 @@ export function ofSource(name, action) {
 /** Calls `take` with each line of a tap until the run ends or `signal` is aborted. */
 export async function tap(edge, signal, take) {
   const query = new URLSearchParams({ edge, rate: "5", max_bytes: "4096" });
-  const answer = await send(`/tap?${query}`, { signal });
-  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  const lost = new AbortController();
+  let silence;
+  const wait = () => {
+    clearTimeout(silence);
+    silence = setTimeout(() => lost.abort(), SILENT_MS);
+  };
+  let reader;
   let rest = "";
   try {
+    wait();
+    const answer = await send(`/tap?${query}`, { signal: AbortSignal.any([signal, lost.signal]) });
+    reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     for (;;) {
       const { done, value } = await reader.read();
       if (done) {
         return;
       }
+      wait();
       const lines = (rest + value).split("\n");
       rest = lines.pop();
       if (rest.length > LONGEST_LINE) {
@@ -92,9 +109,10 @@ export async function tap(edge, signal, take) {
     }
   } catch (error) {
     if (!signal.aborted) {
-      throw error instanceof Refused ? error : new Refused(0, "the tap broke off");
+      throw error instanceof Refused && !lost.signal.aborted ? error : new Refused(0, "the tap broke off");
     }
   } finally {
-    reader.cancel().catch(() => {});
+    clearTimeout(silence);
+    reader?.cancel().catch(() => {});
   }
 }

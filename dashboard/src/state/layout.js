@@ -9,6 +9,8 @@ const LABEL = { width: 60, height: 20 };
 export const DEAD_LETTERS = "dead letters";
 /** A graph with more nodes is shown as a table: its picture would take long, and show little. */
 export const MOST_NODES = 250;
+/** The time grows with the edges too: so many take a second. */
+export const MOST_EDGES = 600;
 
 /** The nodes of a graph with their role and kind, as `/graph` and `/stats` have them. */
 export function nodes(graph, components) {
@@ -30,7 +32,7 @@ export function layout(graph, stats) {
       }
     }
   }
-  if (found.size > MOST_NODES) {
+  if (found.size > MOST_NODES || shown.length > MOST_EDGES) {
     return null;
   }
   const picture = new graphlib.Graph({ multigraph: true });

@@ -1,9 +1,10 @@
 // What is known of the process: its latest answers, and the history of this tab.
 
-import { get, Refused, setToken, token } from "./api.js";
+import { get, isToken, Refused, setToken, token } from "./api.js";
 import { edgeKey, History } from "./history.js";
 
 const EVERY_MS = 1000;
+const UNREADABLE = "the page cannot read the answer: load the page again, because the process may be of another version";
 
 class Run {
   about = $state.raw(null);
@@ -16,7 +17,12 @@ class Run {
   needsToken = $state(false);
   /** True once a token was sent and is wrong. */
   isTokenWrong = $state(false);
+  /** The version of the process that was seen first, which the page is of. */
+  version = "";
   history = new History();
+  #components = $derived(byName(this.stats?.components, "name"));
+  #sources = $derived(byName(this.stats?.sources, "name"));
+  #queues = $derived(byName(this.stats?.queues, "to"));
   #names = "";
   /** Another number after the token was forgotten. */
   #visit = 0;
@@ -47,7 +53,10 @@ class Run {
     const visit = this.#visit;
     try {
       const about = await get("");
-      const stats = about.next_run === undefined ? await get("/stats") : null;
+      const stats = about?.next_run === undefined ? await get("/stats") : null;
+      if (!isKnown(about, stats)) {
+        throw new Refused(0, UNREADABLE);
+      }
       // The graph may be another one in the same run.
       const names = JSON.stringify([stats?.components.map(({ name, kind }) => [name, kind]), stats?.edges.map(edgeKey)]);
       const isOther = stats && (!this.graph || names !== this.#names || stats.uptime_s < (this.stats?.uptime_s ?? 0));
@@ -56,8 +65,11 @@ class Run {
       if (visit !== this.#visit) {
         return;
       }
+      this.version ||= about.version;
       this.about = about;
-      if (stats) {
+      if (!stats) {
+        this.#empty();
+      } else {
         this.graph = graph;
         this.#names = names;
         this.history.push(stats);
@@ -66,13 +78,23 @@ class Run {
       }
       this.problem = "";
     } catch (error) {
-      this.refused(error);
+      if (visit === this.#visit) {
+        this.refused(error);
+      }
     }
+  }
+
+  /** Numbers of a run that has ended would look like those of the next one. */
+  #empty() {
+    this.graph = null;
+    this.stats = null;
+    this.history = new History();
   }
 
   /** Notes why a request failed. A run may end between two requests: the next answer says so. */
   refused(error) {
     if (!(error instanceof Refused)) {
+      this.problem = UNREADABLE;
       throw error;
     }
     if (error.status === 401) {
@@ -85,6 +107,11 @@ class Run {
 
   /** Sends this token from now on. */
   async enter(text) {
+    if (!isToken(text)) {
+      this.isTokenWrong = true;
+      return;
+    }
+    this.#visit += 1;
     setToken(text);
     this.needsToken = false;
     await this.#look();
@@ -95,23 +122,21 @@ class Run {
     this.#visit += 1;
     setToken("");
     this.about = null;
-    this.graph = null;
-    this.stats = null;
-    this.history = new History();
+    this.#empty();
     this.isTokenWrong = false;
     this.needsToken = true;
   }
 
   component(name) {
-    return this.stats?.components.find((component) => component.name === name);
+    return this.#components.get(name);
   }
 
   source(name) {
-    return this.stats?.sources.find((source) => source.name === name);
+    return this.#sources.get(name);
   }
 
   queue(name) {
-    return this.stats?.queues.find((queue) => queue.to === name);
+    return this.#queues.get(name);
   }
 
   /** The present rate of a number of a component. */
@@ -126,6 +151,18 @@ class Run {
   series(name, numbers) {
     return this.answers ? this.history.series(name, numbers) : [[]];
   }
+}
+
+/** True if answers have the lists that all views need. A page that stays open for long may outlive its process. */
+function isKnown(about, stats) {
+  const lists = stats && [stats.components, stats.edges, stats.sources, stats.queues, stats.latencies, stats.budget?.holders];
+  const isAbout = Array.isArray(about?.configurations);
+  return isAbout && (about.next_run !== undefined || (lists?.every(Array.isArray) && typeof stats.dead_letters === "object"));
+}
+
+/** Values by a name in them. A search in a list for each row would take seconds for thousands of components. */
+function byName(values, key) {
+  return new Map((values ?? []).map((value) => [value[key], value]));
 }
 
 export const run = new Run();

@@ -1,15 +1,17 @@
 // Light or dark: that of the system, or the choice of the user, which stays in this browser.
 
+import { keep, read } from "./storage.js";
+
 const KEY = "thalweg-theme";
 export const THEMES = ["system", "light", "dark"];
 
 export function theme() {
-  const kept = localStorage.getItem(KEY);
+  const kept = read(() => localStorage, KEY);
   return THEMES.includes(kept) ? kept : "system";
 }
 
 export function setTheme(name) {
-  localStorage.setItem(KEY, name);
+  keep(() => localStorage, KEY, name);
   show();
 }
 

@@ -16,6 +16,7 @@ mod new;
 mod pipe;
 mod ps;
 mod reference;
+mod reload;
 mod run;
 mod runs;
 mod schema;
@@ -98,6 +99,7 @@ enum Command {
     Top(top::Arguments),
     Tap(tap::Arguments),
     Source(source::Arguments),
+    Reload(reload::Arguments),
     #[cfg(feature = "stores")]
     Sparse(sparse::Arguments),
     Schema(schema::Arguments),
@@ -158,6 +160,7 @@ pub fn dispatch(line: CommandLine) -> Result<Exit, CommandError> {
         Command::Top(arguments) => top::run(arguments),
         Command::Tap(arguments) => tap::run(arguments),
         Command::Source(arguments) => source::run(arguments),
+        Command::Reload(arguments) => reload::run(arguments),
         #[cfg(feature = "stores")]
         Command::Sparse(arguments) => sparse::run(arguments),
         Command::Schema(arguments) => schema::run(&arguments),

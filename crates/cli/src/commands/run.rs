@@ -14,8 +14,9 @@ use super::{COMPATIBILITY, address, candidates, schedule, size, time};
 /// Runs a configuration until its sources end, or until a signal stops it.
 ///
 /// Ctrl-C or SIGTERM stops the sources and delivers what is in flight; a second signal ends the run at once.
-/// SIGHUP lets sinks finish their files and open new ones. With `--state`, a run resumes where the last one
-/// ended. A message that cannot be processed is kept, with the reason: see `thalweg errors`.
+/// SIGHUP lets sinks finish their files and open new ones, and with `--watch` reads the configuration again.
+/// With `--state`, a run resumes where the last one ended. A message that cannot be processed is kept, with
+/// the reason: see `thalweg errors`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg run logs.yaml
@@ -24,12 +25,13 @@ use super::{COMPATIBILITY, address, candidates, schedule, size, time};
   zcat old.gz | thalweg run from-stdin.yaml | wc -l
   thalweg new generate | thalweg run -
   thalweg run logs.yaml --repeat --sleep 10s
+  thalweg run logs.yaml --state /var/lib/logs --watch
   thalweg run logs.yaml --state /var/lib/logs --schedule '30 2 * * *'
   thalweg run service.yml photos:archive       a service definition of capyfile
 
 With --json, all output goes to the standard error output, one object per line; the standard
 output belongs to the sink `stdout`. Each object has an `event`: `listening`, `waiting`, `progress`
-(every 10 s), `log`, `stopping`, `reopening`, `limits`, and at the end `summary`, `mistakes` or
+(every 10 s), `log`, `stopping`, `reopening`, `reloaded`, `limits`, and at the end `summary`, `mistakes` or
 `failed`.
 
 THALWEG_LOG is the level of the log: error, warn (the default), info, debug, trace.
@@ -117,6 +119,15 @@ pub struct Arguments {
     /// `off` runs the configuration once, at once, and so does `--dry-run`.
     #[arg(long, value_name = "CRON", value_parser = schedule)]
     schedule: Option<Scheduling>,
+    /// Follow the configuration: read it again when its file changes, on SIGHUP, and when a client of the API
+    /// asks for it (`thalweg reload`).
+    ///
+    /// Components that are connected with no changed one run on untouched. The others deliver what is in
+    /// flight, and those of the new configuration begin in their place. With `--state` they continue where
+    /// the old ones ended. Without it, a source that would read its input from the beginning again cannot be
+    /// changed. A configuration with mistakes changes nothing.
+    #[arg(long, conflicts_with_all = ["repeat", "limit", "dry_run"])]
+    watch: bool,
     /// A service definition of capyfile; CONFIG is then `service:processor`. If CONFIG has this form without
     /// the option, the environment names the definition: see `thalweg serve`. A definition that is CONFIG
     /// itself runs as well.
@@ -182,6 +193,7 @@ pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
         strict: arguments.strict,
         repeat,
         schedule: arguments.schedule.unwrap_or_default(),
+        watch: arguments.watch,
         compat_exit_code: arguments.compat_exit_code,
         reports_skipped: arguments.concurrency,
         hints: false,

@@ -26,6 +26,8 @@ fn a_browser_gets_the_dashboard_with_its_policy_and_only_once() {
     assert!(head.starts_with("http/1.1 200") && page.contains("./dashboard/app.js"), "{head}{page}");
     let policy = head.lines().find(|line| line.starts_with("content-security-policy:")).unwrap();
     assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+    // No page of another site may show this one and lead clicks to it.
+    assert!(policy.contains("frame-ancestors 'none'"), "{policy}");
     for (path, of_type) in [
         ("/dashboard", "text/html"),
         ("/dashboard/app.js", "text/javascript"),

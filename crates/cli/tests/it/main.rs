@@ -58,6 +58,8 @@ mod postgres;
 mod prometheus;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(target_os = "linux")]
+mod reload;
 mod remarks;
 mod running;
 #[cfg(target_os = "linux")]

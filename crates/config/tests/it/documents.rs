@@ -124,3 +124,23 @@ fn windows_line_ends_and_a_byte_order_mark_are_no_mistake() {
         serde_json::json!({"a": 1, "b": ["c"]})
     );
 }
+
+#[test]
+fn nodes_read_the_same_if_no_option_can_tell_them_apart() {
+    let reads_as = |one: &str, other: &str| parsed(one).root().reads_as(parsed(other).root());
+    for (one, other, same) in [
+        ("a: [1, x]\n", "a:\n  - 1\n  - 'x'\n", true),
+        ("a: .nan\n", "a: .nan\n", true),
+        ("a: ~\n", "a: ~\n", true),
+        // A text option reads these as they are written.
+        ("a: 007\n", "a: 7\n", false),
+        ("a: 1.10\n", "a: 1.1\n", false),
+        ("a: 7\n", "a: '7'\n", false),
+        ("a: [1]\n", "a: [1, 2]\n", false),
+        ("a: 1\nb: 2\n", "a: 1\nc: 2\n", false),
+        ("a: {}\n", "a: []\n", false),
+    ] {
+        assert_eq!(reads_as(one, other), same, "{one}{other}");
+        assert_eq!(reads_as(other, one), same, "{other}{one}");
+    }
+}

@@ -114,6 +114,13 @@ struct Held {
     is_finished: bool,
 }
 
+/// Another run in this process may open the buffer again, and counts its space then.
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.total.give(self.state.get_mut().bytes);
+    }
+}
+
 impl Log {
     /// Opens a folder with the segments that former runs left. An incomplete block at the end of one is cut
     /// off: it was not acknowledged.

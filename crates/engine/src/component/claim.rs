@@ -7,7 +7,8 @@
 //! See docs/decisions/101-mistakes-never-work-remarks-may-be-meant.md.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 use std::path::PathBuf;
 
 use super::TransactionPlace;
@@ -123,6 +124,25 @@ impl Claim {
         }
     }
 
+    /// Listens on the port for a moment, if the claim is one. Blocks while the name of a host is looked up.
+    ///
+    /// # Errors
+    /// If that is impossible, because another program has the port, for example.
+    pub(crate) fn try_out(&self) -> io::Result<()> {
+        let What::Port { protocol, host, port, written } = &self.what else { return Ok(()) };
+        let addresses: Vec<SocketAddr> = match host {
+            Host::All => {
+                vec![(Ipv6Addr::UNSPECIFIED, *port).into(), (Ipv4Addr::UNSPECIFIED, *port).into()]
+            }
+            _ => written.to_socket_addrs()?.collect(),
+        };
+        match *protocol {
+            "tcp" => TcpListener::bind(&*addresses).map(drop),
+            "udp" => UdpSocket::bind(&*addresses).map(drop),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the mistake of the component `own`, whose claim this is, if `other` has the same one: what is
     /// wrong, and how to correct it.
     pub(crate) fn clash(&self, own: &str, other: &str) -> (String, &'static str) {
@@ -154,6 +174,19 @@ mod tests {
 
     fn tcp(at: &str) -> Claim {
         Claim::port("address", "tcp", at).unwrap()
+    }
+
+    #[test]
+    fn a_port_that_another_program_has_cannot_be_tried_out() {
+        let other = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = other.local_addr().unwrap();
+        let all = format!(":{}", at.port());
+        for taken in [tcp(&at.to_string()), tcp(&all)] {
+            assert_eq!(taken.try_out().unwrap_err().kind(), io::ErrorKind::AddrInUse, "{taken}");
+        }
+        drop(other);
+        tcp(&at.to_string()).try_out().unwrap();
+        Claim::socket("address", "/run/a").try_out().unwrap();
     }
 
     #[test]

@@ -95,9 +95,11 @@ impl Flow {
 pub struct Context {
     /// The component's name in the configuration; for a transform `pipeline.transform`.
     pub name: String,
-    /// True if sinks append to the output of earlier runs: with `--state`, and when dead letters are
-    /// replayed.
+    /// True if sinks append to the output of earlier runs: with `--state`, when dead letters are replayed,
+    /// and in place of a component of a configuration that was reloaded.
     pub resumes: bool,
+    /// True if the messages are dead letters that are processed again, and no checkpoints are saved.
+    pub is_replay: bool,
     /// True if every source sends again what no checkpoint covers, so that a sink must cut off what it wrote
     /// since. False if some messages come only once (a datagram, for example): whole messages stay, and
     /// messages that other sources send again are there twice.

@@ -23,8 +23,6 @@ type Watch = mpsc::Receiver<Never>;
 pub(super) struct Auxiliaries {
     /// Requested when the other sources have ended, for whatever reason.
     stop: Stop,
-    /// Of the other sources: the run's own.
-    others: Stop,
     watches: Option<Watches>,
     settle_timeout: Duration,
 }
@@ -46,11 +44,12 @@ impl Auxiliaries {
         let own = if has_both { Stop::default() } else { stop.clone() };
         let watches = || Watches { running: mpsc::channel(1), unsettled: mpsc::channel(1) };
         let settle_timeout = SETTLE_TIMEOUT.min(drain_timeout / 2);
-        Self { stop: own, others: stop.clone(), watches: has_both.then(watches), settle_timeout }
+        Self { stop: own, watches: has_both.then(watches), settle_timeout }
     }
 
-    pub(super) fn stop(&self, is_auxiliary: bool) -> &Stop {
-        if is_auxiliary { &self.stop } else { &self.others }
+    /// The request to stop of the auxiliary sources.
+    pub(super) fn stop(&self) -> &Stop {
+        &self.stop
     }
 
     /// Returns the guard that a source holds until it ends. Its positions get the guard that each batch holds

@@ -6,7 +6,8 @@
 //! gate is open as soon as the source is asked to stop: then it ends as if it had never been paused.
 //!
 //! A drained source is asked to stop by itself. Its request is a part of the run's, so whatever heeds the one
-//! heeds the other: a sink behind it is suspended at the end, and a later run continues its output.
+//! heeds the other: a sink behind it is suspended at the end, and a later run continues its output. Sinks of
+//! other groups are not concerned.
 //!
 //! See docs/decisions/098-a-run-is-watched-without-cost-per-message.md.
 

@@ -111,7 +111,7 @@ impl Port {
 }
 
 /// The ports of all components of a plan. A component that is a part of several segments has them once.
-#[derive(Debug)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Ports(BTreeMap<(Arc<str>, Place), Arc<Port>>);
 
 impl Ports {
@@ -138,6 +138,16 @@ impl Ports {
 
     pub(crate) fn get(&self, component: &Arc<str>, place: Place) -> Option<Arc<Port>> {
         self.0.get(&(component.clone(), place)).cloned()
+    }
+
+    /// Adds those of a part that begins.
+    pub(super) fn add(&mut self, others: &Self) {
+        self.0.extend(others.0.iter().map(|(key, port)| (key.clone(), port.clone())));
+    }
+
+    /// Removes those of a part that has ended.
+    pub(super) fn remove(&mut self, others: &Self) {
+        self.0.retain(|key, _| !others.0.contains_key(key));
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Port>> {

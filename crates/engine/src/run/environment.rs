@@ -32,6 +32,8 @@ pub(super) struct Environment {
     pub(super) drain_timeout: Duration,
     /// How many messages or files each source may send.
     pub(super) limit: Option<u64>,
+    /// True if the parts beside each other have as many sources as there are cores.
+    pub(super) has_many_sources: bool,
     /// Receives what a dry run would keep. `None` if the run is none.
     pub(super) rehearsal: Option<Arc<dyn Rehearsal>>,
     /// Receives the failures of batches.
@@ -65,6 +67,7 @@ pub(super) struct RunSettings {
     pub(super) watcher: Option<Arc<dyn FileWatcher>>,
     pub(super) drain_timeout: Duration,
     pub(super) limit: Option<u64>,
+    pub(super) has_many_sources: bool,
     pub(super) rehearsal: Option<Arc<dyn Rehearsal>>,
 }
 
@@ -86,6 +89,7 @@ impl Environment {
             watcher: settings.watcher,
             drain_timeout: settings.drain_timeout,
             limit: settings.limit,
+            has_many_sources: settings.has_many_sources,
             rehearsal: settings.rehearsal,
             handle,
             store,
@@ -102,7 +106,7 @@ impl Environment {
 
     /// A port of a component.
     pub(super) fn port(&self, name: &Arc<str>, place: Place) -> Option<Arc<Port>> {
-        self.handle.taps.ports.get(name, place)
+        self.handle.taps.port(name, place)
     }
 
     /// The context that a component of a group is built in.
@@ -110,6 +114,7 @@ impl Environment {
         Context {
             name: name.to_string(),
             resumes: self.resumes,
+            is_replay: self.store.replays() && self.checkpoints.is_none(),
             resends: input.resends,
             starts_over: input.starts_over,
             rereads: input.rereads,

@@ -1,9 +1,10 @@
 //! A run as seen from outside: its counters, and the requests that can be made to it.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use thalweg_record::Budget;
 use thalweg_runtime::Stop;
@@ -18,6 +19,9 @@ use crate::plan::Plan;
 use crate::{Flow, Role, Step};
 
 /// A view of a run, and the way to end it. All clones are of the same run.
+///
+/// The parts of a graph that may change run beside each other, each with a handle of its own. One handle
+/// shows all of them. They share its budget, its taps, and everything else that is not of one part.
 #[derive(Clone)]
 pub struct Handle {
     pub(super) budget: Budget,
@@ -30,17 +34,32 @@ pub struct Handle {
     pub(super) started: Arc<AtomicBool>,
     /// How often the sinks were asked to reopen their files.
     pub(super) reopens: Arc<AtomicU64>,
+    /// The components that the next configuration does not have: their sinks finish their output.
+    pub(super) removed: Arc<RwLock<BTreeSet<Arc<str>>>>,
     /// In the order of the plan.
     pub(super) sources: Arc<[Arc<SourceControl>]>,
     pub(super) taps: Arc<Taps>,
     /// The channels, once they are made.
     pub(super) queues: Arc<OnceLock<Vec<Queue>>>,
-    graph: Arc<Value>,
+    /// Those of the parts, if the run has parts.
+    parts: Arc<RwLock<Vec<Handle>>>,
+    graph: Arc<RwLock<Arc<Value>>>,
     item: &'static str,
 }
 
 impl Handle {
     pub(super) fn new(plan: &Plan) -> Self {
+        let handle = Self::of_parts(plan);
+        handle.taps.add(&Ports::of(plan));
+        Self {
+            metrics: Arc::new(metrics_of(plan)),
+            sources: plan.sources.iter().map(SourceControl::of).collect(),
+            ..handle
+        }
+    }
+
+    /// The handle of the parts of a plan, which are [added](Self::add).
+    pub(super) fn of_parts(plan: &Plan) -> Self {
         let gives_files = |source: &crate::SourceStage| source.node.config.gives() == Flow::Files;
         let mut inputs =
             plan.sources.iter().filter(|source| !plan.is_of_buffer(&source.node.name)).peekable();
@@ -49,17 +68,52 @@ impl Handle {
             budget: Budget::new(plan.memory.as_usize()),
             stop: Stop::default(),
             abort: Stop::default(),
-            metrics: Arc::new(metrics_of(plan)),
+            metrics: Arc::default(),
             letters: ComponentMetrics::new("dead letters".into(), Role::Sink, "dead_letters"),
             retries: Arc::default(),
             started: Arc::default(),
             reopens: Arc::default(),
-            sources: plan.sources.iter().map(SourceControl::of).collect(),
-            taps: Arc::new(Taps::new(Ports::of(plan))),
+            removed: Arc::default(),
+            sources: Arc::default(),
+            taps: Arc::new(Taps::new(Ports::default())),
             queues: Arc::default(),
-            graph: Arc::new(plan.described()),
+            parts: Arc::default(),
+            graph: Arc::new(RwLock::new(Arc::new(plan.described()))),
             item: if are_files { "file" } else { "message" },
         }
+    }
+
+    /// The handle of one part of this run. It is stopped with this run, and may be stopped alone.
+    pub(super) fn part(&self, plan: &Plan) -> Self {
+        let stop = Stop::default();
+        stop.join(&self.stop);
+        Self {
+            stop,
+            metrics: Arc::new(metrics_of(plan)),
+            started: Arc::default(),
+            removed: Arc::default(),
+            sources: plan.sources.iter().map(SourceControl::of).collect(),
+            queues: Arc::default(),
+            parts: Arc::default(),
+            ..self.clone()
+        }
+    }
+
+    /// Shows a part.
+    pub(super) fn add(&self, part: &Self, ports: &Ports) {
+        self.taps.add(ports);
+        self.parts.write().push(part.clone());
+    }
+
+    /// Shows a part no longer.
+    pub(super) fn remove(&self, part: &Self, ports: &Ports) {
+        self.parts.write().retain(|other| !Arc::ptr_eq(&other.started, &part.started));
+        self.taps.remove(ports);
+    }
+
+    /// Shows the graph of another plan.
+    pub(super) fn show_graph(&self, plan: &Plan) {
+        *self.graph.write() = Arc::new(plan.described());
     }
 
     /// Asks the sources to stop. The run drains, and then ends: see
@@ -93,7 +147,16 @@ impl Handle {
 
     /// True once all components are built and run.
     pub fn is_started(&self) -> bool {
-        self.started.load(Ordering::Relaxed)
+        if self.started.load(Ordering::Relaxed) {
+            return true;
+        }
+        let parts = self.parts.read();
+        let are_started = !parts.is_empty() && parts.iter().all(Self::is_started);
+        if are_started {
+            // It stays so while a part is replaced.
+            self.started.store(true, Ordering::Relaxed);
+        }
+        are_started
     }
 
     /// The budget.
@@ -108,7 +171,13 @@ impl Handle {
 
     /// The current counters of all components: sources, transforms, sinks.
     pub fn counts(&self) -> Vec<ComponentCounts> {
-        self.metrics.iter().map(|metrics| metrics.counts()).collect()
+        let parts = self.parts.read();
+        if parts.is_empty() {
+            return self.metrics.iter().map(|metrics| metrics.counts()).collect();
+        }
+        let mut metrics: Vec<_> = parts.iter().flat_map(|part| part.metrics.iter()).collect();
+        metrics.sort_by_key(|metrics| metrics.role);
+        metrics.into_iter().map(|metrics| metrics.counts()).collect()
     }
 
     /// The number of messages kept as dead letters.
@@ -136,24 +205,25 @@ impl Handle {
 impl Handle {
     /// The plan as JSON, without the options of components: `sources`, `segments`, `failovers`, `sinks`,
     /// `memory` (in bytes) and `cores`.
-    pub fn graph(&self) -> &Value {
-        &self.graph
+    pub fn graph(&self) -> Arc<Value> {
+        self.graph.read().clone()
     }
 
     /// The traffic of each edge, sorted by the names of the components.
     pub fn edges(&self) -> Vec<EdgeCounts> {
-        self.taps.ports.counts()
+        self.taps.counts()
     }
 
     /// The bytes that wait before each stage, sorted by the names of the components. Empty until all of them
     /// are built.
     pub fn queues(&self) -> Vec<QueueCounts> {
-        queues::counts(self.queues.get().map(Vec::as_slice).unwrap_or_default())
+        let parts = self.parts.read();
+        queues::counts(parts.iter().chain([self]).flat_map(|part| part.queues.get().into_iter().flatten()))
     }
 
     /// How long the batches of each source take until they are settled.
     pub fn latencies(&self) -> Vec<LatencyCounts> {
-        self.sources.iter().map(|source| source.latency.counts(&source.name)).collect()
+        self.controls().iter().map(|source| source.latency.counts(&source.name)).collect()
     }
 
     /// Shows messages that pass. Nothing waits for the tap: what it is too slow for is left out.
@@ -173,7 +243,14 @@ impl Handle {
 impl Handle {
     /// The state of each source.
     pub fn sources(&self) -> Vec<SourceStatus> {
-        self.sources.iter().map(|source| source.status(self.is_started())).collect()
+        let is_started = self.is_started();
+        self.controls().iter().map(|source| source.status(is_started)).collect()
+    }
+
+    /// Those of all parts.
+    fn controls(&self) -> Vec<Arc<SourceControl>> {
+        let parts = self.parts.read();
+        parts.iter().chain([self]).flat_map(|part| part.sources.iter().cloned()).collect()
     }
 
     /// Gives a source no memory to read into until it is resumed. The messages that it has read go on. A run
@@ -202,10 +279,11 @@ impl Handle {
         self.source(source).map(|source| source.stop.request())
     }
 
-    fn source(&self, name: &str) -> Result<&Arc<SourceControl>, UnknownSource> {
-        self.sources.iter().find(|source| &*source.name == name).ok_or_else(|| UnknownSource {
+    fn source(&self, name: &str) -> Result<Arc<SourceControl>, UnknownSource> {
+        let sources = self.controls();
+        sources.iter().find(|source| &*source.name == name).cloned().ok_or_else(|| UnknownSource {
             name: name.to_owned(),
-            known: self.sources.iter().map(|source| source.name.to_string()).collect(),
+            known: sources.iter().map(|source| source.name.to_string()).collect(),
         })
     }
 }
@@ -231,7 +309,7 @@ fn metrics_of(plan: &Plan) -> Vec<Arc<ComponentMetrics>> {
     let failovers = plan.failovers.iter().map(|failover| (&failover.name, Role::Transform, "failover"));
     let sinks = plan.sinks.iter().map(|sink| (&sink.node.name, Role::Sink, sink.node.kind));
     // A file sink, or the encoder of a sink, is part of each segment that leads to it.
-    let mut known = std::collections::BTreeSet::new();
+    let mut known = BTreeSet::new();
     let mut metrics = Vec::new();
     for (name, role, kind) in sources.chain(operators).chain(failovers).chain(sinks) {
         if known.insert(name) {

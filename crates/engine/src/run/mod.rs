@@ -33,6 +33,7 @@ mod handle;
 pub(crate) mod latency;
 mod leaving;
 mod letters;
+mod parts;
 mod queues;
 mod rehearsal;
 mod retries;
@@ -68,6 +69,7 @@ pub use failure::RunFailure;
 pub use files::{FileEvent, FileWatcher};
 pub use handle::Handle;
 pub use latency::LatencyCounts;
+pub use parts::{Changes, Difference, Parts, PartsOptions, Refused, Written};
 pub use queues::QueueCounts;
 pub use rehearsal::Rehearsal;
 pub use summary::{Summary, Undrained};
@@ -111,8 +113,20 @@ pub struct Run {
     rehearsal: Option<Arc<dyn Rehearsal>>,
     store: Arc<LazyStore>,
     handle: Handle,
-    /// Ends the taps with the run, also if it never begins.
-    _taps: EndOfTaps,
+    /// The things that it shares with the runs of other parts, if there are any.
+    common: Option<Common>,
+    /// Ends the taps with the run, also if it never begins. A part leaves them to the whole.
+    _taps: Option<EndOfTaps>,
+}
+
+/// The things that the runs of parts share, beside their [`Handle`].
+#[derive(Clone)]
+struct Common {
+    store: Arc<LazyStore>,
+    temporary: Temporaries,
+    /// The space of all disk buffers.
+    total: Arc<Total>,
+    has_many_sources: bool,
 }
 
 impl Run {
@@ -123,25 +137,26 @@ impl Run {
     /// If the store cannot be opened or belongs to another configuration, or the plan has disk buffers and no
     /// checkpoints are kept.
     pub fn new(plan: Plan, state_dir: StateDir) -> Result<Self, Error> {
-        if let Some(buffer) = plan.buffers.first().filter(|_| !state_dir.positions) {
-            return Err(Error::permanent(format!(
-                "the buffer of `{}` needs a state directory, in which its messages wait for the next run: add `state: \
-                 FOLDER` to the configuration, or run with `--state FOLDER`",
-                buffer.name
-            )));
-        }
-        let store = Arc::new(LazyStore::new(state_dir.folder.clone(), state_dir.owner.clone()));
-        match &state_dir.owner {
-            _ if state_dir.positions => _ = store.get()?,
-            // Otherwise the first dead letter would fail the run, perhaps after hours.
-            Some(owner) => Store::check_letters(&state_dir.folder, owner)?,
-            None => {}
-        }
+        check_buffers(&plan, &state_dir)?;
+        let store = open_store(&state_dir)?;
         let handle = Handle::new(&plan);
-        Ok(Self {
-            _taps: handle.end_of_taps(),
+        let taps = Some(handle.end_of_taps());
+        Ok(Self { _taps: taps, ..Self::of(plan, state_dir, store, handle) })
+    }
+
+    /// Prepares the run of a part beside others.
+    fn beside(plan: Plan, state_dir: StateDir, common: &Common, handle: Handle) -> Self {
+        let temporary = Some(common.temporary.clone());
+        let run = Self::of(plan, state_dir, common.store.clone(), handle);
+        Self { common: Some(common.clone()), temporary, ..run }
+    }
+
+    fn of(plan: Plan, state_dir: StateDir, store: Arc<LazyStore>, handle: Handle) -> Self {
+        Self {
             handle,
             continues: state_dir.positions,
+            common: None,
+            _taps: None,
             plan,
             state_dir,
             watcher: None,
@@ -150,7 +165,7 @@ impl Run {
             limit: None,
             rehearsal: None,
             store,
-        })
+        }
     }
 
     /// Tells `watcher` what happens to each file.
@@ -237,12 +252,20 @@ impl Run {
             watcher: self.watcher,
             drain_timeout: self.drain_timeout,
             limit: self.limit,
+            has_many_sources: self.common.as_ref().is_some_and(|common| common.has_many_sources),
             rehearsal: self.rehearsal,
         };
         let environment = Environment::new(self.handle.clone(), self.store, settings, failures)?;
         if let Some(store) = &environment.checkpoints {
-            check_unfinished(&self.plan, store)?;
-            open_buffers(&self.plan, &self.state_dir.folder, self.drain_timeout)?;
+            let (plan, folder) = (&self.plan, &self.state_dir.folder);
+            match &self.common {
+                Some(common) => open_buffers(plan, folder, &common.total, self.drain_timeout)?,
+                None => {
+                    check_unfinished(plan, store)?;
+                    open_buffers(plan, folder, &total_of(plan), self.drain_timeout)?;
+                    buffer::warn_of_others(folder, &plan.buffers)?;
+                }
+            }
         }
         for source in &self.plan.sources {
             let name = &source.node.name;
@@ -250,7 +273,10 @@ impl Run {
         }
         let Wired { tasks, checkpoints } = Wiring::build(&self.plan, &environment, positions)?;
         if let Some(store) = &environment.checkpoints {
-            checkpoints::begin(store, &checkpoints)?;
+            match &self.common {
+                Some(_) => checkpoints::begin_beside(store, &checkpoints)?,
+                None => checkpoints::begin(store, &checkpoints)?,
+            }
         }
         drop((environment, self.plan));
         let started = self.handle.started.clone();
@@ -262,11 +288,36 @@ impl Run {
 }
 
 /// Opens the disk buffers of a plan. The state directory is open, so no other process uses them.
-fn open_buffers(plan: &Plan, state: &Path, drain_timeout: Duration) -> Result<(), Error> {
-    let total = Total::new(plan.buffer_limits.max_bytes.map(ByteSize::bytes));
+fn open_buffers(plan: &Plan, state: &Path, total: &Arc<Total>, drain_timeout: Duration) -> Result<(), Error> {
     let linger = LINGER.min(drain_timeout / 4);
-    plan.buffers.iter().try_for_each(|buffer| buffer.open(state, &total, linger))?;
-    buffer::warn_of_others(state, &plan.buffers)
+    plan.buffers.iter().try_for_each(|buffer| buffer.open(state, total, linger))
+}
+
+/// The space of the disk buffers of a plan.
+fn total_of(plan: &Plan) -> Arc<Total> {
+    Total::new(plan.buffer_limits.max_bytes.map(ByteSize::bytes))
+}
+
+/// Refuses disk buffers without a state directory.
+fn check_buffers(plan: &Plan, state_dir: &StateDir) -> Result<(), Error> {
+    let Some(buffer) = plan.buffers.first().filter(|_| !state_dir.positions) else { return Ok(()) };
+    Err(Error::permanent(format!(
+        "the buffer of `{}` needs a state directory, in which its messages wait for the next run: add `state: \
+         FOLDER` to the configuration, or run with `--state FOLDER`",
+        buffer.name
+    )))
+}
+
+/// The store of a state directory, open if checkpoints are kept.
+fn open_store(state_dir: &StateDir) -> Result<Arc<LazyStore>, Error> {
+    let store = Arc::new(LazyStore::new(state_dir.folder.clone(), state_dir.owner.clone()));
+    match &state_dir.owner {
+        _ if state_dir.positions => _ = store.get()?,
+        // Otherwise the first dead letter would fail the run, perhaps after hours.
+        Some(owner) => Store::check_letters(&state_dir.folder, owner)?,
+        None => {}
+    }
+    Ok(store)
 }
 
 /// Refuses a state with unfinished output of a component that was renamed or removed.

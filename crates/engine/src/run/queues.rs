@@ -25,7 +25,7 @@ pub(super) struct Queue {
 }
 
 /// Looks into channels. The two of the dead letters are one.
-pub(super) fn counts(queues: &[Queue]) -> Vec<QueueCounts> {
+pub(super) fn counts<'q>(queues: impl Iterator<Item = &'q Queue>) -> Vec<QueueCounts> {
     let mut found: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for queue in queues {
         let (bytes, limit) = found.entry(&queue.to).or_default();

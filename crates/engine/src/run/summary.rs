@@ -55,12 +55,26 @@ impl Summary {
         elapsed: Duration,
         state_folder: PathBuf,
     ) -> Self {
-        let reached = |positions: &Positions| {
+        let reached = |positions: &Positions| -> BTreeMap<String, Value> {
             let partitions = positions.partitions().into_iter();
             partitions
                 .filter_map(|partition| Some((partition.to_string(), positions.saved(&partition)?)))
                 .collect()
         };
+        let positions = positions.iter().map(|(source, of)| (source.to_string(), reached(of))).collect();
+        let stopped = handle.stop.was_heeded();
+        Self::of_parts(handle, ended, positions, stopped, elapsed, state_folder)
+    }
+
+    /// The summary of parts that ran beside each other.
+    pub(super) fn of_parts(
+        handle: &Handle,
+        ended: Ended,
+        positions: BTreeMap<String, BTreeMap<String, Value>>,
+        stopped: bool,
+        elapsed: Duration,
+        state_folder: PathBuf,
+    ) -> Self {
         Self {
             components: handle.counts(),
             item: handle.item(),
@@ -70,8 +84,8 @@ impl Summary {
             dead_letters: handle.dead_letters(),
             dead_letters_dropped: handle.dead_letters_dropped(),
             state_folder,
-            stopped: handle.stop.was_heeded() && ended.failure.is_none(),
-            positions: positions.iter().map(|(source, of)| (source.to_string(), reached(of))).collect(),
+            stopped: stopped && ended.failure.is_none(),
+            positions,
             failure: ended.failure,
             undrained: ended.undrained,
         }
@@ -88,6 +102,8 @@ pub struct Undrained {
     pub unsettled: Vec<(Arc<str>, u64)>,
     /// The components that had not ended.
     pub running: Vec<Arc<str>>,
+    /// How many of their threads stayed blocked, and were left behind.
+    pub blocked: usize,
     /// The unit: `message` or `file`.
     pub item: &'static str,
 }
@@ -125,6 +141,7 @@ mod tests {
             timeout: Duration::from_secs(60),
             unsettled: vec![("in".into(), 120), ("other".into(), 1)],
             running: vec!["out".into()],
+            blocked: 0,
             item: "message",
         };
         assert_eq!(

@@ -96,7 +96,10 @@ impl Supervisor {
                 Event::DrainExpired => {
                     self.expire(&tasks);
                     self.gave_up = true;
-                    tasks.end().await;
+                    let blocked = tasks.end().await;
+                    if let Some(undrained) = &mut self.undrained {
+                        undrained.blocked = blocked;
+                    }
                     break;
                 }
                 Event::Aborted => {
@@ -135,7 +138,7 @@ impl Supervisor {
     /// ended.
     fn interrupt(&self) {
         self.handle.stop.request();
-        self.handle.stop.heed();
+        self.handle.stop.heed_all();
     }
 
     /// Notes a failure and requests the sources to stop.
@@ -151,6 +154,7 @@ impl Supervisor {
             timeout: self.drain_timeout,
             unsettled: self.checkpoints.iter().flat_map(|group| group.unsettled()).collect(),
             running: tasks.components(),
+            blocked: 0,
             item: self.handle.item(),
         };
         if self.broken.is_some() {

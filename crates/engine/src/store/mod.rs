@@ -308,14 +308,42 @@ impl Store {
         self.inventory.unsynced(|| batch.commit()).map_err(|error| self.faults.writing(error))
     }
 
+    /// As [`cover_letters`](Self::cover_letters), while other sources run: their notes stay.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn cover_letters_beside<'a>(
+        &self,
+        sources: impl Iterator<Item = &'a Arc<str>>,
+    ) -> Result<(), Error> {
+        let last = self.last_letter().unwrap_or_default().to_string();
+        let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));
+        for source in sources {
+            batch.insert(&self.positions, format!("{COVERED}{source}"), &*last);
+        }
+        self.inventory.unsynced(|| batch.commit()).map_err(|error| self.faults.writing(error))
+    }
+
     /// Returns the dead letters whose messages the next run of these sources processes again: a run was
     /// killed after it stored them and before its next checkpoint.
     ///
     /// # Errors
     /// If the store cannot be read.
     pub fn uncovered_letters(&self) -> Result<Vec<DeadLetterId>, Error> {
+        self.uncovered_letters_of(|_| true)
+    }
+
+    /// As [`uncovered_letters`](Self::uncovered_letters), of some sources.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub(crate) fn uncovered_letters_of(
+        &self,
+        is_meant: impl Fn(&str) -> bool,
+    ) -> Result<Vec<DeadLetterId>, Error> {
         let covered = self.below(&self.positions, COVERED, "");
-        let covered = covered.collect::<Result<BTreeMap<String, Value>, Error>>()?;
+        let mut covered = covered.collect::<Result<BTreeMap<String, Value>, Error>>()?;
+        covered.retain(|source, _| is_meant(source));
         let Some(first) = covered.values().filter_map(Value::as_u64).min() else { return Ok(Vec::new()) };
         let mut found = Vec::new();
         for letter in self.letters_after(first) {
@@ -523,6 +551,20 @@ mod tests {
         store.cover_letters(std::iter::once(&replay)).unwrap();
         add();
         assert!(store.uncovered_letters().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_source_that_begins_beside_others_leaves_their_letters_to_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let (source, other): (Arc<str>, Arc<str>) = ("in".into(), "other".into());
+        let add = || store.add_letters(&[letter(b"text")], &DeadLetterLimits::default()).unwrap();
+        store.cover_letters(std::iter::once(&source)).unwrap();
+        add();
+        store.cover_letters_beside(std::iter::once(&other)).unwrap();
+        let found = |name: &str| store.uncovered_letters_of(|source| source == name).unwrap().len();
+        assert_eq!((found("in"), found("other")), (1, 0));
+        assert_eq!(store.uncovered_letters().unwrap().len(), 1);
     }
 
     #[test]

@@ -42,6 +42,7 @@ pub fn context() -> Context {
     Context {
         name: "test".to_owned(),
         resumes: false,
+        is_replay: false,
         resends: true,
         starts_over: true,
         rereads: true,

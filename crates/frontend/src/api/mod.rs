@@ -17,6 +17,7 @@ mod letters;
 mod listeners;
 mod metrics;
 mod openapi;
+mod reload;
 mod reply;
 mod requests;
 mod routes;
@@ -35,7 +36,7 @@ use std::time::Instant;
 
 use hyper::StatusCode;
 use thalweg_engine::Handle;
-use thalweg_job::History;
+use thalweg_job::{History, Reloads};
 use tokio::sync::Notify;
 
 use crate::around::Awaited;
@@ -44,6 +45,7 @@ use crate::timetable::Timetable;
 use reply::Refusal;
 
 pub(crate) use listeners::Listeners;
+pub(crate) use reload::RELOADING;
 pub(crate) use server::serve_socket;
 pub(crate) use token::Token;
 
@@ -64,6 +66,8 @@ pub(crate) struct Observed {
     /// The token that clients of `/api/` on the network must have.
     pub(crate) token: Option<Token>,
     pub(crate) stop: StopRequest,
+    /// Reloads the configuration, if it may be.
+    pub(crate) reloads: Option<Reloads>,
     /// Locked while dead letters or the history are read: only one such answer is made at a time.
     pub(crate) letters: Arc<tokio::sync::Mutex<()>>,
 }

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::access::Access;
 use super::reply::{self, Body, Refusal};
-use super::{Activity, Observed, dashboard, letters, metrics, openapi, requests, runs, state, tap};
+use super::{Activity, Observed, dashboard, letters, metrics, openapi, reload, requests, runs, state, tap};
 use crate::health;
 
 /// The longest body of a request, in bytes.
@@ -65,6 +65,8 @@ pub(super) enum Operation {
     Resume,
     Drain,
     Stop,
+    Reload,
+    Difference,
     DeadLetters,
     DeadLetter,
     DiscardLetters,
@@ -92,7 +94,7 @@ const fn change(path: &'static str, operation: Operation, summary: &'static str)
     Route { method: Verb::Post, ..read(path, operation, summary) }
 }
 
-pub(super) static ROUTES: [Route; 21] = [
+pub(super) static ROUTES: [Route; 23] = [
     Route { gives: reply::TEXT, ..read("/", Operation::Paths, "this list") },
     Route { gives: dashboard::PAGE, ..read("/dashboard", Operation::Dashboard, "this run in a browser") },
     Route {
@@ -143,6 +145,12 @@ pub(super) static ROUTES: [Route; 21] = [
     change("/api/v1/sources/{name}/resume", Operation::Resume, "a paused source reads on"),
     change("/api/v1/sources/{name}/drain", Operation::Drain, "a source stops for the rest of the run"),
     change("/api/v1/stop", Operation::Stop, "the run delivers what is in flight, and ends"),
+    change("/api/v1/reload", Operation::Reload, "the configuration is read again, and followed"),
+    read(
+        "/api/v1/difference",
+        Operation::Difference,
+        "the difference between the configuration that runs and its file",
+    ),
     Route {
         parameters: &[
             optional("limit", "integer", "at most this many, up to 100; 50 by default"),
@@ -234,13 +242,15 @@ async fn answered(
             Activity::Waiting(awaited) => health::waiting(&awaited.next()),
         })),
         Operation::About => ok(state::about(run)),
-        Operation::Graph => ok(run.handle()?.graph().clone()),
+        Operation::Graph => ok((*run.handle()?.graph()).clone()),
         Operation::Stats => ok(state::stats(run)?),
         Operation::Tap => tap::tap(run, &given, streams),
         Operation::Pause => ok(requests::pause(run, &source())?),
         Operation::Resume => ok(requests::resume(run, &source())?),
         Operation::Drain => ok(requests::drain(run, &source())?),
         Operation::Stop => ok(requests::stop(run)),
+        Operation::Reload => ok(reload::reload(run).await?),
+        Operation::Difference => ok(reload::difference(run).await?),
         Operation::DeadLetters => ok(letters::letters(run, &given).await?),
         Operation::DeadLetter => ok(letters::one(run, &part(0)).await?),
         Operation::DiscardLetters => ok(letters::discard(run, &given.body).await?),

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use thalweg_engine::{ComponentCounts, Handle};
 
 use super::reply::Refusal;
-use super::{Activity, Observed};
+use super::{Activity, Observed, reload};
 use crate::print::now;
 
 /// The program, the process, and what it runs.
@@ -21,6 +21,9 @@ pub(super) fn about(run: &Observed) -> Value {
         "started": handle.is_some_and(Handle::is_started),
         "stopping": run.stop.is_set() || handle.is_some_and(Handle::is_stopping),
     });
+    if let Some(reloads) = &run.reloads {
+        about["reload"] = reload::status(reloads);
+    }
     if let Activity::Waiting(awaited) = &run.activity {
         about["next_run"] = awaited.next().into();
     }

@@ -1,4 +1,4 @@
-//! Commands for a run in another process: `tap`, `top`, `ps` and `source`.
+//! Commands for a run in another process: `tap`, `top`, `ps`, `source` and `reload`.
 //!
 //! A run is found by its address (`--listen`), by its state directory, or, without either, as the only one
 //! below the current folder or the folder of services.
@@ -6,6 +6,7 @@
 pub(crate) mod client;
 pub(crate) mod find;
 mod ps;
+mod reload;
 mod source;
 mod tap;
 mod top;
@@ -13,6 +14,7 @@ mod top;
 use std::path::{Path, PathBuf};
 
 pub use ps::{PsOptions, ps};
+pub use reload::{ReloadOptions, reload};
 pub use source::{SourceAction, SourceOptions, source};
 pub use tap::{TapOptions, tap};
 pub use top::top;

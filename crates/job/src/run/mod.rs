@@ -1,6 +1,7 @@
 //! Runs a job: its phases one after the other, each to its end.
 
 mod control;
+mod reloads;
 pub mod signals;
 
 use std::pin::pin;
@@ -8,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use thalweg_engine::replay::Replayed;
-use thalweg_engine::{Error, FileWatcher, Graph, Handle, Plan, Run, StateDir, Summary};
+use thalweg_engine::{Error, FileWatcher, Graph, Handle, Parts, PartsOptions, Plan, Run, StateDir, Summary};
 use thalweg_runtime::Alarm;
 use tokio::time::MissedTickBehavior;
 
@@ -20,6 +21,7 @@ use crate::job::{Job, Phase};
 use crate::outcome::{JobOutcome, Outcome, Retries};
 
 pub use control::Control;
+pub use reloads::{ReloadError, ReloadStatus, Reloads};
 pub use signals::{Signal, Signals, pause};
 
 /// How often an observer is called while a phase runs.
@@ -41,9 +43,13 @@ pub struct RunOptions {
     pub dry_run: Option<Arc<DryRun>>,
     /// How long a stopped run may take to deliver what is in flight.
     pub drain_timeout: Duration,
-    /// The signals that stop the run (SIGINT, SIGTERM) and reopen its outputs (SIGHUP), if it heeds any. A
-    /// signal counts from the creation of this value on, also between two phases.
+    /// The signals that stop the run (SIGINT, SIGTERM) and reopen its outputs (SIGHUP), if it heeds any. With
+    /// `reloads`, SIGHUP reloads the configuration too. A signal counts from the creation of this value on,
+    /// also between two phases.
     pub signals: Option<Signals>,
+    /// Reloads the configuration while it runs, if that is wanted. The job has one phase then, and none of
+    /// the options that only a run from its beginning to its end can have.
+    pub reloads: Option<Reloads>,
 }
 
 impl RunOptions {
@@ -60,6 +66,7 @@ impl Default for RunOptions {
             dry_run: None,
             drain_timeout: Self::DRAIN_TIMEOUT,
             signals: None,
+            reloads: None,
         }
     }
 }
@@ -130,7 +137,7 @@ pub trait Observer {
 pub struct JobRun {
     job: Job,
     options: RunOptions,
-    first: Run,
+    first: Prepared,
     control: Control,
 }
 
@@ -151,6 +158,8 @@ impl JobRun {
         observer.prepare(first)?;
         let first = prepared_run(first, &options, observer)?;
         let control = Control::new(first.handle());
+        // The run has what it needs of them.
+        job.phases.iter_mut().for_each(|phase| phase.document = None);
         Ok(Self { job, options, first, control })
     }
 
@@ -207,7 +216,8 @@ pub fn run_graph(
     options: RunOptions,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, RunError> {
-    let phase = Phase { graph, state_dir, processor: None, operations: None, configuration: None };
+    let (processor, operations, configuration) = (None, None, None);
+    let phase = Phase { graph, state_dir, processor, operations, configuration, document: None };
     observer.prepare(&phase)?;
     let run = prepared_run(&phase, &options, observer).map_err(LoadError::from)?;
     let outcome = drive(&phase, run, &options, observer)?;
@@ -215,9 +225,37 @@ pub fn run_graph(
     Ok(outcome)
 }
 
+/// A phase that is ready to run.
+enum Prepared {
+    Run(Box<Run>),
+    Parts(Box<Parts>),
+}
+
+impl Prepared {
+    fn handle(&self) -> Handle {
+        match self {
+            Self::Run(run) => run.handle(),
+            Self::Parts(parts) => parts.handle(),
+        }
+    }
+
+    async fn wait(self) -> Summary {
+        match self {
+            Self::Run(run) => run.wait().await,
+            Self::Parts(parts) => parts.wait().await,
+        }
+    }
+}
+
 /// Prepares the run of a phase.
-fn prepared_run(phase: &Phase, options: &RunOptions, observer: &dyn Observer) -> Result<Run, Error> {
+fn prepared_run(phase: &Phase, options: &RunOptions, observer: &dyn Observer) -> Result<Prepared, Error> {
     check_descriptor_limit()?;
+    if let (Some(reloads), Some(written)) = (&options.reloads, phase.written()) {
+        let of_parts = PartsOptions { cores: options.cores, drain_timeout: options.drain_timeout };
+        let parts = Parts::new(&written, phase.state_dir.clone(), of_parts)?;
+        reloads.begin(parts.changes());
+        return Ok(Prepared::Parts(Box::new(parts)));
+    }
     let run = Run::new(Plan::new(&phase.graph, options.cores), phase.state_dir.clone())?;
     let run = run.drain_timeout(options.drain_timeout);
     let run = match &options.replayed {
@@ -232,16 +270,16 @@ fn prepared_run(phase: &Phase, options: &RunOptions, observer: &dyn Observer) ->
         Some(dry_run) => run.rehearsed(dry_run),
         None => run,
     };
-    Ok(match observer.watcher() {
+    Ok(Prepared::Run(Box::new(match observer.watcher() {
         Some(watcher) => run.watched(watcher),
         None => run,
-    })
+    })))
 }
 
 /// Runs a phase to its end, on a runtime of its own.
 fn drive(
     phase: &Phase,
-    run: Run,
+    run: Prepared,
     options: &RunOptions,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, RunError> {
@@ -258,8 +296,14 @@ fn drive(
         observer.begin(phase, &handle)?;
         recording = recorded(phase, options);
         let signals = options.signals.clone().map(Signals::without_reopens);
-        watch(run, &handle, signals, &mut retries, observer).await
+        if let Some(reloads) = options.reloads.clone() {
+            tokio::spawn(reloads.follow());
+        }
+        watch(run, &handle, signals, options.reloads.as_ref(), &mut retries, observer).await
     });
+    if let Some(reloads) = &options.reloads {
+        reloads.end();
+    }
     retries.note(&handle);
     if let Some(recording) = recording {
         recording.end(&summary);
@@ -282,9 +326,10 @@ fn recorded(phase: &Phase, options: &RunOptions) -> Option<Recording> {
 
 /// Waits for the end of a run, and meanwhile for signals and for the next tick.
 async fn watch(
-    run: Run,
+    run: Prepared,
     handle: &Handle,
     mut signals: Option<Signals>,
+    reloads: Option<&Reloads>,
     retries: &mut Retries,
     observer: &mut dyn Observer,
 ) -> Result<Summary, RunError> {
@@ -302,7 +347,7 @@ async fn watch(
         tokio::select! {
             summary = &mut wait => return Ok(summary),
             signal = Signals::next_of(&mut signals) => {
-                heed(signal, has_signal, handle, observer);
+                heed(signal, has_signal, handle, reloads, observer);
                 has_signal |= signal == Signal::End;
             }
             () = &mut late => {
@@ -318,7 +363,13 @@ async fn watch(
 }
 
 /// Carries out the request behind a signal. `is_second` is true if an earlier signal stopped the run.
-fn heed(signal: Signal, is_second: bool, handle: &Handle, observer: &mut dyn Observer) {
+fn heed(
+    signal: Signal,
+    is_second: bool,
+    handle: &Handle,
+    reloads: Option<&Reloads>,
+    observer: &mut dyn Observer,
+) {
     match signal {
         Signal::End if is_second => handle.abort(),
         Signal::End => {
@@ -329,6 +380,9 @@ fn heed(signal: Signal, is_second: bool, handle: &Handle, observer: &mut dyn Obs
         Signal::Reopen => {
             handle.reopen();
             observer.notice(Notice::Reopening);
+            if let Some(reloads) = reloads.cloned() {
+                tokio::spawn(async move { reloads.reload().await });
+            }
         }
     }
 }

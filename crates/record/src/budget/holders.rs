@@ -10,6 +10,7 @@
 //! counter for each holder behind an `Arc` in each lease. Its count of references is shared by all workers,
 //! so each buffer would cost two contended atomic operations.)
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Budget;
@@ -32,31 +33,46 @@ pub struct Held {
 }
 
 /// All holders of a budget. One that has been named stays, so that a number never changes its meaning.
-pub(super) struct Holders(Vec<Held>);
+pub(super) struct Holders {
+    all: Vec<Held>,
+    /// Those that are not shown while they have nothing.
+    gone: BTreeSet<usize>,
+}
 
 impl Default for Holders {
     fn default() -> Self {
-        Self(vec![Held { name: OTHER.into(), bytes: 0 }])
+        Self { all: vec![Held { name: OTHER.into(), bytes: 0 }], gone: BTreeSet::new() }
     }
 }
 
 impl Holders {
     fn named(&mut self, name: &str) -> Holder {
-        let known = self.0.iter().position(|held| &*held.name == name);
-        Holder(known.unwrap_or_else(|| {
-            self.0.push(Held { name: name.into(), bytes: 0 });
-            self.0.len() - 1
-        }))
+        let number = self.number(name).unwrap_or_else(|| {
+            self.all.push(Held { name: name.into(), bytes: 0 });
+            self.all.len() - 1
+        });
+        self.gone.remove(&number);
+        Holder(number)
+    }
+
+    fn number(&self, name: &str) -> Option<usize> {
+        self.all.iter().position(|held| &*held.name == name)
+    }
+
+    fn shown(&self) -> Vec<Held> {
+        let all = self.all.iter().enumerate();
+        let is_shown = |(number, held): &(usize, &Held)| held.bytes > 0 || !self.gone.contains(number);
+        all.filter(is_shown).map(|(_, held)| held.clone()).collect()
     }
 
     pub(super) fn add(&mut self, holder: Holder, bytes: usize) {
-        if let Some(held) = self.0.get_mut(holder.0) {
+        if let Some(held) = self.all.get_mut(holder.0) {
             held.bytes += bytes;
         }
     }
 
     pub(super) fn remove(&mut self, holder: Holder, bytes: usize) {
-        if let Some(held) = self.0.get_mut(holder.0) {
+        if let Some(held) = self.all.get_mut(holder.0) {
             held.bytes -= bytes;
         }
     }
@@ -70,17 +86,25 @@ impl Holders {
 
 impl Budget {
     /// Returns a handle on the same budget that belongs to a holder. Handles with the same name belong to the
-    /// same one. The number of names must be limited: holders are never forgotten.
+    /// same one. The number of names must be limited: a budget keeps them.
     #[must_use]
     pub fn held_by(&self, name: &str) -> Self {
         let holder = self.shared.state.lock().holders.named(name);
         Self { shared: self.shared.clone(), holder }
     }
 
+    /// Shows a holder no longer once it has nothing, until it is named again: its component was removed.
+    pub fn forget_holder(&self, name: &str) {
+        let mut state = self.shared.state.lock();
+        if let Some(number) = state.holders.number(name) {
+            state.holders.gone.insert(number);
+        }
+    }
+
     /// Returns how many bytes each holder has now, those that have none included. Their sum was
     /// [used](Self::used) at one moment.
     pub fn holders(&self) -> Vec<Held> {
-        self.shared.state.lock().holders.0.clone()
+        self.shared.state.lock().holders.shown()
     }
 }
 
@@ -127,6 +151,19 @@ mod tests {
         assert_eq!(held(&budget), of(0, 0, 21));
         drop((lease, own));
         assert_eq!(held(&budget), of(0, 0, 0));
+    }
+
+    #[test]
+    fn a_holder_of_the_past_is_shown_while_it_has_something() {
+        let budget = Budget::new(1000);
+        let (_, b) = (budget.held_by("a"), budget.held_by("b").claim(5));
+        ["a", "b", "unknown"].iter().for_each(|name| budget.forget_holder(name));
+        let shown = |name: &str, bytes| (name.to_owned(), bytes);
+        assert_eq!(held(&budget), [shown("other work", 0), shown("b", 5)]);
+        drop(b);
+        assert_eq!(held(&budget), [shown("other work", 0)]);
+        let _again = budget.held_by("a");
+        assert_eq!(held(&budget), [shown("other work", 0), shown("a", 0)]);
     }
 
     #[test]

@@ -262,7 +262,7 @@ mod tests {
         for _ in 0..3 {
             client.send_to(&large, socket.local_addr().unwrap()).await.unwrap();
         }
-        let (socket, limit) = (Datagrams::Udp(socket), ByteSize(2 << 20));
+        let (socket, limit) = (Datagrams::Udp(socket, Default::default()), ByteSize(2 << 20));
         let chunks = Some(Chunks::new(limit, &Budget::new(64 << 20)));
         let mut receiver = Receiver {
             socket: &socket,

@@ -16,6 +16,7 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::handover::{self, Copied};
 use super::{Address, Peer, net_error};
 use thalweg_config::FileMode;
 
@@ -48,7 +49,7 @@ impl Announce {
     fn error(&self, address: &Address, error: &io::Error) -> Error {
         let is_new = self.at.borrow().is_none();
         let since = |in_use: &OnceLock<Instant>| in_use.get_or_init(Instant::now).elapsed();
-        if error.kind() == ErrorKind::AddrInUse && is_new && since(&self.in_use) >= MAY_BE_IN_USE {
+        if is_in_use(error) && is_new && since(&self.in_use) >= MAY_BE_IN_USE {
             return Error::permanent(format!(
                 "cannot listen on `{address}`: another program uses it. Stop that program, or choose another address"
             ));
@@ -82,7 +83,7 @@ impl UnixSocket {
     /// Creates the socket. An abandoned socket at the path is replaced if `remove_old` is set.
     fn make(self, path: &Path, kind: SocketType) -> io::Result<(OwnedFd, Removal)> {
         let made = match self.bind(path, kind) {
-            Err(error) if error.kind() == ErrorKind::AddrInUse && self.remove_old && is_left_behind(path) => {
+            Err(error) if is_in_use(&error) && self.remove_old && is_left_behind(path) => {
                 fs::remove_file(path)?;
                 self.bind(path, kind)?
             }
@@ -142,6 +143,10 @@ impl Drop for Removal {
     }
 }
 
+fn is_in_use(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::AddrInUse
+}
+
 /// Binds a socket to `HOST:PORT`. Without a host, binds it to the first kind of address that is possible.
 async fn first<T, F: Future<Output = io::Result<T>>>(at: &str, bind: impl Fn(String) -> F) -> io::Result<T> {
     let mut last: io::Error = ErrorKind::InvalidInput.into();
@@ -163,7 +168,7 @@ fn shown(at: io::Result<SocketAddr>, configured: &Address) -> String {
 #[derive(Debug)]
 pub enum Listener {
     /// TCP.
-    Tcp(TcpListener),
+    Tcp(TcpListener, Copied),
     /// A unix socket.
     Unix(UnixListener, Removal),
 }
@@ -185,7 +190,7 @@ impl Listener {
     /// not be used.
     pub async fn bind(address: &Address, unix: UnixSocket, announce: &Announce) -> Result<Self, Error> {
         let bound = match address {
-            Address::Tcp(at) => first(at, TcpListener::bind).await.map(Self::Tcp),
+            Address::Tcp(at) => Self::tcp(at).await,
             Address::Unix(path) => unix
                 .make(path, SocketType::STREAM)
                 .and_then(|(made, removal)| Ok(Self::Unix(UnixListener::from_std(made.into())?, removal))),
@@ -193,10 +198,24 @@ impl Listener {
         };
         let bound = bound.map_err(|error| announce.error(address, &error))?;
         announce.publish(match &bound {
-            Self::Tcp(listener) => shown(listener.local_addr(), address),
+            Self::Tcp(listener, _) => shown(listener.local_addr(), address),
             Self::Unix(_, path) => path.0.display().to_string(),
         });
         Ok(bound)
+    }
+
+    async fn tcp(at: &str) -> io::Result<Self> {
+        let listener = match handover::waiting_tcp(at) {
+            Some(waiting) => waiting?,
+            None => match first(at, TcpListener::bind).await {
+                Err(error) if is_in_use(&error) && handover::close_tcp(at) => {
+                    first(at, TcpListener::bind).await?
+                }
+                bound => bound?,
+            },
+        };
+        let copied = Copied::of_tcp(at, &listener);
+        Ok(Self::Tcp(listener, copied))
     }
 
     /// Accepts the next client. Returns its connection, its name for logs and messages, and its address.
@@ -205,7 +224,7 @@ impl Listener {
     /// Those of the socket.
     pub async fn accept(&self) -> io::Result<(Accepted, Arc<str>, Peer)> {
         match self {
-            Self::Tcp(listener) => {
+            Self::Tcp(listener, _) => {
                 let (stream, peer) = listener.accept().await?;
                 // Answers are short, and clients wait for them. A failure concerns this client alone.
                 let _ = stream.set_nodelay(true);
@@ -223,7 +242,7 @@ impl Listener {
 #[derive(Debug)]
 pub enum Datagrams {
     /// UDP.
-    Udp(UdpSocket),
+    Udp(UdpSocket, Copied),
     /// A unix socket.
     Unix(UnixDatagram, Removal),
 }
@@ -235,7 +254,7 @@ impl Datagrams {
     /// As [`Listener::bind`].
     pub async fn bind(address: &Address, unix: UnixSocket, announce: &Announce) -> Result<Self, Error> {
         let bound = match address {
-            Address::Udp(at) => first(at, UdpSocket::bind).await.map(Self::Udp),
+            Address::Udp(at) => Self::udp(at).await,
             Address::Unixgram(path) => unix
                 .make(path, SocketType::DGRAM)
                 .and_then(|(made, removal)| Ok(Self::Unix(UnixDatagram::from_std(made.into())?, removal))),
@@ -243,10 +262,24 @@ impl Datagrams {
         };
         let bound = bound.map_err(|error| announce.error(address, &error))?;
         announce.publish(match &bound {
-            Self::Udp(socket) => shown(socket.local_addr(), address),
+            Self::Udp(socket, _) => shown(socket.local_addr(), address),
             Self::Unix(_, path) => path.0.display().to_string(),
         });
         Ok(bound)
+    }
+
+    async fn udp(at: &str) -> io::Result<Self> {
+        let socket = match handover::waiting_udp(at) {
+            Some(waiting) => waiting?,
+            None => match first(at, UdpSocket::bind).await {
+                Err(error) if is_in_use(&error) && handover::close_udp(at) => {
+                    first(at, UdpSocket::bind).await?
+                }
+                bound => bound?,
+            },
+        };
+        let copied = Copied::of_udp(at, &socket);
+        Ok(Self::Udp(socket, copied))
     }
 
     /// Waits until there may be a datagram.
@@ -255,7 +288,7 @@ impl Datagrams {
     /// Those of the socket.
     pub async fn ready(&self) -> io::Result<()> {
         match self {
-            Self::Udp(socket) => socket.readable().await,
+            Self::Udp(socket, _) => socket.readable().await,
             Self::Unix(socket, _) => socket.readable().await,
         }
     }
@@ -266,7 +299,7 @@ impl Datagrams {
     /// `WouldBlock` if there is no datagram, or an error of the socket.
     pub fn receive(&self, into: &mut Vec<u8>) -> io::Result<Sender> {
         match self {
-            Self::Udp(socket) => socket.try_recv_buf_from(into).map(|(_, peer)| Sender::Udp(peer)),
+            Self::Udp(socket, _) => socket.try_recv_buf_from(into).map(|(_, peer)| Sender::Udp(peer)),
             Self::Unix(socket, _) => socket.try_recv_buf_from(into).map(|_| Sender::Unix),
         }
     }
@@ -276,7 +309,7 @@ impl Datagrams {
         match (sender, self) {
             (Sender::Udp(peer), _) => peer.to_string().into(),
             (Sender::Unix, Self::Unix(_, path)) => path.0.to_string_lossy().into(),
-            (Sender::Unix, Self::Udp(_)) => "unix".into(),
+            (Sender::Unix, Self::Udp(..)) => "unix".into(),
         }
     }
 }

@@ -25,6 +25,7 @@ mod connection;
 mod datagrams;
 pub mod defaults;
 mod gelf;
+mod handover;
 mod listener;
 mod options;
 mod places;
@@ -43,6 +44,7 @@ pub use connection::{Answers, Connection, Respond};
 pub use datagrams::receive;
 #[doc(hidden)]
 pub use gelf::joined;
+pub use handover::{Copied, Handover};
 pub use listener::{Accepted, Announce, Datagrams, Listener, UnixSocket};
 pub use options::{DialOptions, ListenOptions, SocketOptions};
 pub use places::{FAREWELL, Peer, Place, Places, Standing};

@@ -208,13 +208,12 @@ impl SinkConfig for PostgresSink {
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
-        // Dead letters are sent again without a journal. Each comes once.
-        let is_replay = context.resumes && context.journal.is_none();
         Ok(Box::new(Postgres {
             config: self.clone(),
             memory: context.memory.clone(),
             journal: context.journal.clone(),
-            keeps_positions: self.exactly_once && !is_replay,
+            // Dead letters are sent again without a journal. Each comes once.
+            keeps_positions: self.exactly_once && !context.is_replay,
             positions: None,
             link: None,
             current: None,

@@ -128,8 +128,7 @@ impl TransformConfig for ParseCsv {
             let advice = "list its columns in `columns` in place of `header: true`";
             let headers = Headers::new(typing, advice, &context.memory);
             let max_columns = self.max_columns.max(1);
-            // Only a replay continues without checkpoints.
-            let is_replay = context.resumes && context.journal.is_none();
+            let is_replay = context.is_replay;
             Box::new(WithHeader { dialect, headers, max_columns, is_replay, field, scratch, pieces })
         } else {
             let columns = Columns::new(typing, &self.columns);

@@ -206,7 +206,7 @@ fn a_run_that_continues_within_a_file_knows_its_header() {
 
 #[test]
 fn a_replay_takes_no_rejected_record_for_a_header() {
-    let context = Context { resumes: true, journal: None, ..testing::context() };
+    let context = Context { resumes: true, is_replay: true, ..testing::context() };
     let mut transform = testing::options::<ParseCsv>("header: true").build(&context).unwrap();
     let mut out = Outputs::new("test".into());
     for batch in [of("one", None, &["1"]), of("one", Some(8), &["2"])] {
@@ -222,6 +222,15 @@ fn a_replay_takes_no_rejected_record_for_a_header() {
     transform.apply(of("two", Some(0), &["a", "1"]), &mut out).unwrap();
     let [(Output::Main, batch)] = &out.take()[..] else { panic!("no message") };
     assert_eq!(testing::rows(batch.fields()), [json!({"a": "1"})]);
+}
+
+/// It appends without checkpoints, as a replay does.
+#[test]
+fn a_header_is_read_in_place_of_a_component_of_a_reloaded_configuration() {
+    let context = Context { resumes: true, ..testing::context() };
+    let batches = vec![of("one", None, &["a", "1"])];
+    let (rows, _, _) = restored("header: true", &context, None, batches);
+    assert_eq!(rows, [json!({"a": "1"})]);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 
 mod commits;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use parking_lot::RwLock;
 use serde_json::Value;
 use thalweg_record::{Ack, Batch, Budget, DividedOrigins, Outcome};
-use thalweg_runtime::{ConcurrencyLimit, Failpoint, Receiver, Sender, Stage, Ticket, Worker};
+use thalweg_runtime::{ConcurrencyLimit, Failpoint, Receiver, Sender, Stage, Stop, Ticket, Worker};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -59,6 +59,10 @@ pub(super) struct Writer {
     pub(super) is_dispensable: bool,
     pub(super) pending: Pending,
     pub(super) condition: Condition,
+    /// The request to stop of its group.
+    pub(super) stop: Stop,
+    /// The components whose output no later run continues.
+    pub(super) removed: Arc<RwLock<BTreeSet<Arc<str>>>>,
     pub(super) reopens: Reopens,
     pub(super) commits: Commits,
     /// Where the sink is left with the steps that wait for the last checkpoint.
@@ -382,7 +386,8 @@ impl Writer {
 
     /// Finishes the sink, or suspends it if a later run brings it the rest.
     async fn end(&mut self) -> Result<(), Error> {
-        match self.state.is_some() && self.retries.stop.was_heeded() {
+        let is_continued = self.state.is_some() && !self.removed.read().contains(&self.metrics.name);
+        match is_continued && self.stop.was_heeded() {
             true => self.sink.suspend().await,
             false => self.sink.finish().await,
         }

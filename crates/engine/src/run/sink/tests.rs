@@ -57,6 +57,8 @@ fn writer(sink: impl Sink + 'static) -> Writer {
         is_dispensable: false,
         pending: Pending::default(),
         condition: Condition::default(),
+        stop: Stop::default(),
+        removed: Arc::default(),
         reopens: Reopens::default(),
         commits: Commits::new(Saver::new().saves()),
         uncommitted: Uncommitted::default(),
@@ -450,8 +452,8 @@ async fn a_sink_is_suspended_if_the_run_was_asked_to_stop_and_a_later_one_contin
         let mut writer = writer(Ending(Arc::clone(&ended)));
         writer.state = keeps.then(Arc::default);
         if stops {
-            writer.retries.stop.request();
-            writer.retries.stop.heed();
+            writer.stop.request();
+            writer.stop.heed();
         }
         let outcome: Arc<Mutex<Option<Outcome>>> = Arc::default();
         let seen = outcome.clone();

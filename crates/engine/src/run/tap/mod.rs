@@ -17,11 +17,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use thalweg_record::{Budget, Lease, Share};
 use tokio::sync::mpsc;
 
-use super::edges::{Port, Ports};
+use super::edges::{EdgeCounts, Place, Port, Ports};
 use allowance::Allowance;
 pub(crate) use shown::Tappable;
 pub use shown::Tapped;
@@ -106,7 +106,8 @@ struct Waiting {
 /// The taps of a run.
 #[derive(Debug)]
 pub(super) struct Taps {
-    pub(super) ports: Ports,
+    /// Locked after the state.
+    ports: RwLock<Ports>,
     state: Mutex<State>,
 }
 
@@ -114,6 +115,8 @@ pub(super) struct Taps {
 struct State {
     next: u64,
     open: BTreeSet<u64>,
+    /// Those who look, for the ports of parts that begin later.
+    viewers: Vec<Arc<Viewer>>,
     has_ended: bool,
     /// The account of all taps with the budget.
     share: Option<Share>,
@@ -121,12 +124,38 @@ struct State {
 
 impl Taps {
     pub(super) fn new(ports: Ports) -> Self {
-        Self { ports, state: Mutex::default() }
+        Self { ports: RwLock::new(ports), state: Mutex::default() }
+    }
+
+    /// The port of a component.
+    pub(super) fn port(&self, component: &Arc<str>, place: Place) -> Option<Arc<Port>> {
+        self.ports.read().get(component, place)
+    }
+
+    /// The counters of all edges, sorted.
+    pub(super) fn counts(&self) -> Vec<EdgeCounts> {
+        self.ports.read().counts()
+    }
+
+    /// Adds the ports of a part that begins, also for the taps that mean them.
+    pub(super) fn add(&self, ports: &Ports) {
+        let state = self.state.lock();
+        for viewer in &state.viewers {
+            let meant = |port: &&Arc<Port>| viewer.edges.iter().any(|name| port.is_meant(name));
+            ports.iter().filter(meant).for_each(|port| port.viewers.add(viewer.clone()));
+        }
+        self.ports.write().add(ports);
+    }
+
+    /// Removes the ports of a part that has ended.
+    pub(super) fn remove(&self, ports: &Ports) {
+        self.ports.write().remove(ports);
     }
 
     pub(super) fn open(self: &Arc<Self>, request: TapRequest, budget: &Budget) -> Result<Tap, TapError> {
-        let ports = self.meant(&request.edges)?;
+        // Locked first: a part that begins meanwhile finds the viewer, or its ports are found here.
         let mut state = self.state.lock();
+        let ports = self.meant(&request.edges)?;
         if state.open.len() >= MOST_TAPS {
             return Err(TapError::TooMany);
         }
@@ -138,6 +167,7 @@ impl Taps {
         let left_out = Arc::new(AtomicU64::new(0));
         let viewer = Arc::new(Viewer {
             number,
+            edges: request.edges,
             max_bytes: request.max_bytes.min(LONGEST_TEXT),
             most_bytes: MOST_BYTES.min(budget.limit() / 8),
             sender,
@@ -148,6 +178,7 @@ impl Taps {
         // Under the lock of the state: the end of the run comes before, or finds the viewer.
         if !state.has_ended {
             ports.iter().for_each(|port| port.viewers.add(viewer.clone()));
+            state.viewers.push(viewer);
         }
         drop(state);
         Ok(Tap { waiting, left_out, number, taps: self.clone() })
@@ -155,27 +186,30 @@ impl Taps {
 
     /// The ports that some names mean.
     fn meant(&self, names: &[String]) -> Result<Vec<Arc<Port>>, TapError> {
+        let ports = self.ports.read();
         for name in names {
-            if !self.ports.iter().any(|port| port.is_meant(name)) {
-                let known: BTreeSet<String> = self.ports.iter().map(|port| port.name()).collect();
+            if !ports.iter().any(|port| port.is_meant(name)) {
+                let known: BTreeSet<String> = ports.iter().map(|port| port.name()).collect();
                 return Err(TapError::Unknown { name: name.clone(), known: known.into_iter().collect() });
             }
         }
         let meant = |port: &&Arc<Port>| names.iter().any(|name| port.is_meant(name));
-        Ok(self.ports.iter().filter(meant).cloned().collect())
+        Ok(ports.iter().filter(meant).cloned().collect())
     }
 
     fn close(&self, number: u64) {
         let mut state = self.state.lock();
         state.open.remove(&number);
-        self.ports.iter().for_each(|port| port.viewers.remove(number));
+        state.viewers.retain(|viewer| viewer.number != number);
+        self.ports.read().iter().for_each(|port| port.viewers.remove(number));
     }
 
     /// Ends all taps: the run is over.
     pub(super) fn end(&self) {
         let mut state = self.state.lock();
         state.has_ended = true;
-        self.ports.iter().for_each(|port| port.viewers.clear());
+        state.viewers.clear();
+        self.ports.read().iter().for_each(|port| port.viewers.clear());
     }
 
     /// True if nothing of any tap is left.
@@ -183,7 +217,7 @@ impl Taps {
     pub(super) fn are_closed(&self) -> bool {
         let state = self.state.lock();
         let bytes = state.share.as_ref().map_or(0, Share::held);
-        state.open.is_empty() && bytes == 0 && !self.ports.iter().any(|port| port.viewers.are_any())
+        state.open.is_empty() && bytes == 0 && !self.ports.read().iter().any(|port| port.viewers.are_any())
     }
 }
 
@@ -228,6 +262,8 @@ impl Viewers {
 #[derive(Debug)]
 struct Viewer {
     number: u64,
+    /// The names of the request.
+    edges: Vec<String>,
     max_bytes: usize,
     /// The most bytes that wait in all taps.
     most_bytes: usize,

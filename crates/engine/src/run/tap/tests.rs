@@ -30,7 +30,7 @@ fn request(names: &[&str], rate: u32, max_bytes: usize) -> TapRequest {
 }
 
 fn port(taps: &Taps, component: &str, place: Place) -> Arc<Port> {
-    taps.ports.get(&component.into(), place).unwrap()
+    taps.port(&component.into(), place).unwrap()
 }
 
 fn pass(port: &Port, batch: &Batch) {
@@ -91,7 +91,7 @@ fn a_port_without_taps_counts_and_shows_nothing() {
     drop(tap);
     pass(&main, &testing::batch(["four"]));
     assert!(taps.are_closed() && !main.viewers.are_any());
-    let counts: Vec<_> = taps.ports.counts().into_iter().filter(|edge| edge.from == "in").collect();
+    let counts: Vec<_> = taps.counts().into_iter().filter(|edge| edge.from == "in").collect();
     let edge = |output: &str, to: &str, [messages, bytes, batches]: [u64; 3]| super::super::EdgeCounts {
         from: "in".to_owned(),
         output: output.to_owned(),

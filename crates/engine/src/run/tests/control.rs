@@ -20,11 +20,11 @@ use crate::{
 };
 
 /// Longer than everything that ends.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sends `NAME NUMBER`, a message a batch, from where a former run got to. It reserves memory for each.
 #[derive(Clone, Default)]
-struct Counting {
+pub(super) struct Counting {
     last: u64,
     /// How often it asked for memory.
     asked: Arc<AtomicU64>,
@@ -92,7 +92,7 @@ impl Transform for Even {
 
 /// Keeps what it gets.
 #[derive(Clone, Default)]
-struct Collect(Arc<Mutex<Vec<String>>>);
+pub(super) struct Collect(Arc<Mutex<Vec<String>>>);
 
 #[async_trait]
 impl Sink for Collect {
@@ -114,7 +114,7 @@ impl SinkConfig for Collect {
 
 impl Collect {
     /// The numbers of the messages of a source, in their order.
-    fn of(&self, source: &str) -> Vec<u64> {
+    pub(super) fn of(&self, source: &str) -> Vec<u64> {
         let collected = self.0.lock();
         let own = collected.iter().filter_map(|message| message.strip_prefix(source));
         own.map(|number| number.trim().parse().unwrap()).collect()
@@ -144,11 +144,11 @@ fn two(sources: [&Counting; 2], sinks: [&Collect; 2], state_dir: &StateDir) -> R
     Run::new(plan(text, &registry, 2), state_dir.clone()).unwrap()
 }
 
-fn counting(last: u64) -> Counting {
+pub(super) fn counting(last: u64) -> Counting {
     Counting { last, ..Counting::default() }
 }
 
-fn kept(folder: &tempfile::TempDir) -> StateDir {
+pub(super) fn kept(folder: &tempfile::TempDir) -> StateDir {
     StateDir { folder: folder.path().to_owned(), positions: true, owner: None }
 }
 
@@ -157,7 +157,7 @@ fn state(handle: &Handle, source: &str) -> SourceState {
 }
 
 /// Waits until something holds.
-async fn until(mut holds: impl FnMut() -> bool) {
+pub(super) async fn until(mut holds: impl FnMut() -> bool) {
     let waited = async {
         while !holds() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -166,7 +166,7 @@ async fn until(mut holds: impl FnMut() -> bool) {
     tokio::time::timeout(PATIENCE, waited).await.expect("it holds in time");
 }
 
-async fn ended(running: tokio::task::JoinHandle<Summary>) -> Summary {
+pub(super) async fn ended(running: tokio::task::JoinHandle<Summary>) -> Summary {
     tokio::time::timeout(PATIENCE, running).await.expect("the run ends").unwrap()
 }
 
@@ -314,6 +314,66 @@ async fn a_run_of_which_all_sources_were_drained_ends_as_one_that_was_stopped() 
     handle.drain("a").unwrap();
     let summary = ended(running).await;
     assert!(summary.stopped && summary.failure.is_none());
+}
+
+/// Notes whether it is finished or suspended.
+#[derive(Clone, Default)]
+struct Ends {
+    name: String,
+    seen: Arc<Mutex<BTreeSet<String>>>,
+}
+
+#[async_trait]
+impl Sink for Ends {
+    async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
+        Ok(WriteOutcome::Durable)
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn finish(&mut self) -> Result<(), Error> {
+        self.seen.lock().insert(format!("{} finished", self.name));
+        Ok(())
+    }
+
+    async fn suspend(&mut self) -> Result<(), Error> {
+        self.seen.lock().insert(format!("{} suspended", self.name));
+        Ok(())
+    }
+}
+
+impl SinkConfig for Ends {
+    fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
+        Ok(Box::new(Self { name: context.name.clone(), ..self.clone() }))
+    }
+}
+
+/// The sink `y` was suspended: whatever heeded a request to one source heeded that to the run.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drained_source_suspends_the_sinks_behind_it_and_no_others() {
+    let (folder, ends) = (tempfile::tempdir().unwrap(), Ends::default());
+    let text = "memory: 8MiB\nsources: { a: { counting: endless }, b: { counting: 50 } }\n\
+        pipelines: { one: { from: a, to: x }, two: { from: b, to: y } }\nsinks: { x: { ends: 0 }, y: { ends: 0 } }\n";
+    let sink = ends.clone();
+    let registry = Registry::new()
+        .with(Role::Source, None, "counting", |last| {
+            Ok(Built::Source(Arc::new(counting(last.as_u64().unwrap_or(u64::MAX)))))
+        })
+        .with(Role::Sink, Some(Flow::Messages), "ends", move |_| Ok(Built::Sink(Arc::new(sink.clone()))));
+    let run = Run::new(plan(text, &registry, 2), kept(&folder)).unwrap();
+    let handle = run.handle();
+    handle.pause("b").unwrap();
+    let running = tokio::spawn(run.wait());
+    until(|| state(&handle, "a") == SourceState::Running).await;
+    handle.drain("a").unwrap();
+    until(|| state(&handle, "a") == SourceState::Ended).await;
+    handle.resume("b").unwrap();
+    let summary = ended(running).await;
+    assert!(summary.stopped && summary.failure.is_none(), "{:?}", summary.failure);
+    let expected = ["x suspended", "y finished"].map(str::to_owned);
+    assert_eq!(*ends.seen.lock(), BTreeSet::from(expected));
 }
 
 #[tokio::test(start_paused = true)]

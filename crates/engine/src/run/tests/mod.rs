@@ -2,6 +2,7 @@
 
 mod buffers;
 mod control;
+mod parts;
 mod runs;
 mod supervision;
 mod wired;

@@ -24,6 +24,7 @@ fn wired(text: &str, state_dir: &StateDir) -> Result<Wired, RunFailure> {
         watcher: None,
         drain_timeout: Duration::MAX,
         limit: None,
+        has_many_sources: false,
         rehearsal: None,
     };
     let (failures, _) = mpsc::unbounded_channel();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde_json::Value;
-use thalweg_runtime::Stage;
+use thalweg_runtime::{Stage, Stop};
 
 use super::channels::Channels;
 use super::checkpoints::{Checkpoints, ComponentPositions, SavedState, SharedTransform, StateSlot};
@@ -57,6 +57,9 @@ struct Group {
     saver: Saver,
     flushes: Arc<Flushes>,
     uncommitted: Uncommitted,
+    /// The request to stop that its sources and file readers obey, and its sinks ask: a part of the run's. A
+    /// source that is drained alone must not suspend the sinks of other groups.
+    stop: Stop,
     input: Input,
     /// See [`Context::keeps_sequences`].
     keeps_sequences: bool,
@@ -217,6 +220,7 @@ fn groups_of(
             saver: Saver::new(),
             flushes: Arc::new(Flushes::new(environment.handle.budget.shortage())),
             uncommitted: Uncommitted::default(),
+            stop: stop_of(plan, environment, groups, number),
             input: Input {
                 resends: comes_again && all(&|source| source.resends()),
                 starts_over: !removes_input && all(&|source| source.starts_over()),
@@ -230,6 +234,23 @@ fn groups_of(
         }
     };
     (0..groups.count()).map(group).collect()
+}
+
+/// The request to stop of a group. It is the run's own if the input of the group depends on other groups: its
+/// sinks are then suspended whenever a source of the run leaves input to a later run.
+fn stop_of(plan: &Plan, environment: &Environment, groups: &Groups, number: usize) -> Stop {
+    let whole = &environment.handle.stop;
+    let sources = plan.sources.iter().enumerate();
+    let mut own = sources.filter(|(source, _)| groups.of_source(*source) == number).peekable();
+    let is_alone = own.peek().is_some()
+        && !groups.has_drops(number)
+        && own.all(|(_, source)| !source.node.config.is_auxiliary() && !plan.is_of_buffer(&source.node.name));
+    if !is_alone {
+        return whole.clone();
+    }
+    let stop = Stop::default();
+    stop.join(whole);
+    stop
 }
 
 /// The failure of a component that cannot be built.

@@ -236,12 +236,13 @@ impl Wiring<'_> {
             .file_positions
             .extend(positions.clone().map(|positions| (name.clone(), positions)));
         let (traffic, input) = (self.channels.traffic(group).clone(), self.groups[group].input);
+        let stop = self.groups[group].stop.clone();
         let worker = |_| {
             let open = Arc::new(Mutex::new(OpenFile::none(name, positions.clone())));
             let out = SourceOutput {
                 share: environment.handle.budget.held_by(name).share(),
                 batch_bytes: environment.batch_bytes,
-                stop: environment.handle.stop.clone(),
+                stop: stop.clone(),
                 limit: None,
                 metrics: environment.metrics(name),
                 main: main.clone(),

@@ -89,6 +89,8 @@ impl Wiring<'_> {
             is_dispensable: stage.is_dispensable,
             pending: Pending::default(),
             condition: Condition::default(),
+            stop: of_group.stop.clone(),
+            removed: environment.handle.removed.clone(),
             reopens: Reopens::new(&environment.handle.reopens),
             commits: Commits::new(of_group.saver.saves()),
             uncommitted: of_group.uncommitted.clone(),

@@ -22,7 +22,8 @@ impl Wiring<'_> {
     /// is something to send.
     pub(super) fn sources(&mut self, positions: &ComponentPositions) -> Result<(), RunFailure> {
         let sources = &self.plan.sources;
-        let are_many = sources.iter().filter(|stage| !stage.node.config.blocks()).count() >= self.plan.cores;
+        let are_many = self.environment.has_many_sources
+            || sources.iter().filter(|stage| !stage.node.config.blocks()).count() >= self.plan.cores;
         let auxiliaries =
             Auxiliaries::of(self.plan, &self.environment.handle.stop, self.environment.drain_timeout);
         for (number, (stage, (name, positions))) in sources.iter().zip(positions).enumerate() {
@@ -65,7 +66,7 @@ impl Wiring<'_> {
         let is_limited = !plan.is_of_buffer(name)
             && (!is_auxiliary || inputs.all(|stage| stage.node.config.is_auxiliary()));
         let rows = plan.rows_to(stage.main.iter().copied());
-        control.stop.join(auxiliaries.stop(is_auxiliary));
+        control.stop.join(if is_auxiliary { auxiliaries.stop() } else { &self.groups[group].stop });
         let limit = environment.limit.filter(|_| is_limited).map(Limit::new);
         if let Some(limit) = limit.clone() {
             // A run is wired once.

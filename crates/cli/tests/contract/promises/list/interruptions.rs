@@ -63,6 +63,21 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "A configuration that is [reloaded](operating/reload.md) interrupts only the parts that it changes, as SIGTERM and a next run do.",
+        &[
+            "engine: a_part_is_replaced_and_goes_on_where_it_was_while_another_one_is_untouched",
+            "engine: a_configuration_that_cannot_be_followed_changes_nothing",
+            "cli: a_changed_file_is_followed_and_mistakes_change_nothing",
+        ],
+    ),
+    shown(
+        "With `--state` no message of a file is lost or repeated by that.",
+        &[
+            "engine: random_edits_lose_no_record_and_repeat_none",
+            "cli: a_changed_file_is_followed_and_mistakes_change_nothing",
+        ],
+    ),
+    shown(
         "A checkpoint has the positions of sources, the state of sinks and transforms, and the last dead letter, all of one moment.",
         &[
             "engine: a_checkpoint_has_the_same_messages_in_all_sinks",
