@@ -15,6 +15,11 @@ from thalweg._objects import Component
 
 __all__ = [
     "amqp",
+    "aws_cloudwatch_logs",
+    "aws_kinesis_firehose",
+    "aws_kinesis_streams",
+    "aws_sns",
+    "aws_sqs",
     "clickhouse",
     "datadog_logs",
     "directory",
@@ -176,6 +181,394 @@ def amqp(
                 "max_pending": max_pending,
                 "timeout": timeout,
                 "give_up": give_up,
+            }
+        ),
+    )
+
+
+def aws_cloudwatch_logs(
+    *,
+    region: str | None = None,
+    url: str | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    timeout: str | timedelta | None = None,
+    concurrency: int | None = None,
+    max_delay: str | timedelta | None = None,
+    give_up: str | timedelta | None = None,
+    check: bool | None = None,
+    log_group: str,
+    log_stream: str,
+    create: bool | None = None,
+    time: str | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
+) -> Component:
+    """Sends messages to Amazon CloudWatch Logs, each as an event of a log stream.
+
+    A message is acknowledged when CloudWatch Logs has confirmed its event. An event that is too old, too new or
+    too large leaves by `errors` with the reason. Bytes that are not UTF-8 are replaced. Log groups and log
+    streams are created if they do not exist. While the service does not answer, messages wait.
+
+    After a lost answer or a restart, events are sent again, and are there twice.
+
+    Args:
+        region: The region, for example `eu-west-1`. By default that of the ARN, or of the URL of the queue, or
+            else of the environment variable `AWS_REGION` or `AWS_DEFAULT_REGION`.
+        url: The address of the service, for example `http://localhost:4566`. By default that of the URL of the
+            queue, or of the environment variable `AWS_ENDPOINT_URL`, or Amazon's in the region.
+        auth: The credentials. By default they are looked for as Amazon's own tools do: in the environment, in the
+            files of profiles, by the token of a web identity, and in the metadata of the container or machine.
+        tls: TLS options. By default certificates that the system trusts are accepted.
+        timeout: How long an answer may take. After that the request is sent again. The default is 30 s. By
+            default `"30s"`.
+        concurrency: The largest number of requests in flight. By default it adapts to the service, up to 64, and
+            is 1 for a queue or topic in order (FIFO). With 1, batches are sent in order, and not joined.
+        max_delay: How long a small batch waits for others, to be sent with them in one request. It does not wait
+            if sources wait for memory. The default is 100 ms. By default `"100ms"`.
+        give_up: After the service has been failing for this time, the messages of a batch leave by `errors`. The
+            time counts from the first attempt that fails, and again from each message that the service takes or
+            refuses. By default messages wait for as long as it takes, and their sources with them when the memory
+            is full.
+        check: Whether the service must answer before the run begins, and know the credentials and the target. The
+            default is `true`. By default `true`.
+        log_group: The log group, for example `shop/{service}`. Columns in braces are replaced for each message. A
+            message without a valid name leaves by `errors`.
+        log_stream: The log stream, for example `{meta.hostname}`. Columns in braces are replaced for each
+            message. Each log stream has requests of its own, so use only columns with few values.
+        create: Whether log groups and log streams are created that do not exist. The default is `true`. By
+            default `true`.
+        time: The field with the time of the event: a point in time, or such a text in the form of RFC 3339. By
+            default, and without such a value, it is the time when the message was read.
+        encode: The format of events, for example `json`. By default the payload is the event.
+    """
+    return Component(
+        "aws_cloudwatch_logs",
+        _objects.options(
+            {
+                "region": region,
+                "url": url,
+                "auth": auth,
+                "tls": tls,
+                "timeout": timeout,
+                "concurrency": concurrency,
+                "max_delay": max_delay,
+                "give_up": give_up,
+                "check": check,
+                "log_group": log_group,
+                "log_stream": log_stream,
+                "create": create,
+                "time": time,
+                "encode": encode,
+            }
+        ),
+    )
+
+
+def aws_kinesis_firehose(
+    *,
+    region: str | None = None,
+    url: str | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    timeout: str | timedelta | None = None,
+    concurrency: int | None = None,
+    max_delay: str | timedelta | None = None,
+    give_up: str | timedelta | None = None,
+    check: bool | None = None,
+    stream: str,
+    delimiter: str | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
+) -> Component:
+    r"""Puts messages into a delivery stream of Amazon Data Firehose, each as a record.
+
+    A message is acknowledged when Firehose has confirmed its record, which it keeps until it is delivered.
+    Records that Firehose has no room for are sent again alone. A message that is too large (1000 KiB) leaves by
+    `errors`. While the service does not answer, messages wait.
+
+    After a lost answer or a restart, records are sent again, and are there twice: Firehose recognises none.
+
+    Args:
+        region: The region, for example `eu-west-1`. By default that of the ARN, or of the URL of the queue, or
+            else of the environment variable `AWS_REGION` or `AWS_DEFAULT_REGION`.
+        url: The address of the service, for example `http://localhost:4566`. By default that of the URL of the
+            queue, or of the environment variable `AWS_ENDPOINT_URL`, or Amazon's in the region.
+        auth: The credentials. By default they are looked for as Amazon's own tools do: in the environment, in the
+            files of profiles, by the token of a web identity, and in the metadata of the container or machine.
+        tls: TLS options. By default certificates that the system trusts are accepted.
+        timeout: How long an answer may take. After that the request is sent again. The default is 30 s. By
+            default `"30s"`.
+        concurrency: The largest number of requests in flight. By default it adapts to the service, up to 64, and
+            is 1 for a queue or topic in order (FIFO). With 1, batches are sent in order, and not joined.
+        max_delay: How long a small batch waits for others, to be sent with them in one request. It does not wait
+            if sources wait for memory. The default is 100 ms. By default `"100ms"`.
+        give_up: After the service has been failing for this time, the messages of a batch leave by `errors`. The
+            time counts from the first attempt that fails, and again from each message that the service takes or
+            refuses. By default messages wait for as long as it takes, and their sources with them when the memory
+            is full.
+        check: Whether the service must answer before the run begins, and know the credentials and the target. The
+            default is `true`. By default `true`.
+        stream: The name of the delivery stream.
+        delimiter: The text after each message. The default is a line feed: Firehose puts records one after the
+            other. By default `"\n"`.
+        encode: The format of records, for example `json`. By default the payload is sent unchanged.
+    """
+    return Component(
+        "aws_kinesis_firehose",
+        _objects.options(
+            {
+                "region": region,
+                "url": url,
+                "auth": auth,
+                "tls": tls,
+                "timeout": timeout,
+                "concurrency": concurrency,
+                "max_delay": max_delay,
+                "give_up": give_up,
+                "check": check,
+                "stream": stream,
+                "delimiter": delimiter,
+                "encode": encode,
+            }
+        ),
+    )
+
+
+def aws_kinesis_streams(
+    *,
+    region: str | None = None,
+    url: str | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    timeout: str | timedelta | None = None,
+    concurrency: int | None = None,
+    max_delay: str | timedelta | None = None,
+    give_up: str | timedelta | None = None,
+    check: bool | None = None,
+    stream: str,
+    partition_key: str | None = None,
+    max_record_bytes: str | int | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
+) -> Component:
+    """Puts messages into a stream of Amazon Kinesis Data Streams, each as a record.
+
+    A message is acknowledged when Kinesis has confirmed its record. Records that a shard has no room for are sent
+    again alone. A message that is too large leaves by `errors`. While the service does not answer, messages wait.
+
+    After a lost answer or a restart, records are sent again, and are there twice: Kinesis recognises none. With
+    `concurrency: 1`, records of a key are in order, except for those that Kinesis takes only at a further
+    attempt.
+
+    Args:
+        region: The region, for example `eu-west-1`. By default that of the ARN, or of the URL of the queue, or
+            else of the environment variable `AWS_REGION` or `AWS_DEFAULT_REGION`.
+        url: The address of the service, for example `http://localhost:4566`. By default that of the URL of the
+            queue, or of the environment variable `AWS_ENDPOINT_URL`, or Amazon's in the region.
+        auth: The credentials. By default they are looked for as Amazon's own tools do: in the environment, in the
+            files of profiles, by the token of a web identity, and in the metadata of the container or machine.
+        tls: TLS options. By default certificates that the system trusts are accepted.
+        timeout: How long an answer may take. After that the request is sent again. The default is 30 s. By
+            default `"30s"`.
+        concurrency: The largest number of requests in flight. By default it adapts to the service, up to 64, and
+            is 1 for a queue or topic in order (FIFO). With 1, batches are sent in order, and not joined.
+        max_delay: How long a small batch waits for others, to be sent with them in one request. It does not wait
+            if sources wait for memory. The default is 100 ms. By default `"100ms"`.
+        give_up: After the service has been failing for this time, the messages of a batch leave by `errors`. The
+            time counts from the first attempt that fails, and again from each message that the service takes or
+            refuses. By default messages wait for as long as it takes, and their sources with them when the memory
+            is full.
+        check: Whether the service must answer before the run begins, and know the credentials and the target. The
+            default is `true`. By default `true`.
+        stream: The name of the stream, or its ARN.
+        partition_key: The partition key, for example `{customer}`: records with the same key go to the same
+            shard. Columns in braces are replaced for each message. By default, and if it is empty, each message
+            has a key of its own.
+        max_record_bytes: The largest record that the stream takes, with its key. The default is 1 MiB; a stream
+            may be set to take up to 10 MiB. By default `"1MiB"`.
+        encode: The format of records, for example `json`. By default the payload is sent unchanged.
+    """
+    return Component(
+        "aws_kinesis_streams",
+        _objects.options(
+            {
+                "region": region,
+                "url": url,
+                "auth": auth,
+                "tls": tls,
+                "timeout": timeout,
+                "concurrency": concurrency,
+                "max_delay": max_delay,
+                "give_up": give_up,
+                "check": check,
+                "stream": stream,
+                "partition_key": partition_key,
+                "max_record_bytes": max_record_bytes,
+                "encode": encode,
+            }
+        ),
+    )
+
+
+def aws_sns(
+    *,
+    region: str | None = None,
+    url: str | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    timeout: str | timedelta | None = None,
+    concurrency: int | None = None,
+    max_delay: str | timedelta | None = None,
+    give_up: str | timedelta | None = None,
+    check: bool | None = None,
+    message_group: str | None = None,
+    deduplication_id: str | None = None,
+    attributes: Mapping[str, str] | None = None,
+    topic: str,
+    subject: str | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
+) -> Component:
+    """Publishes messages to a topic of Amazon SNS.
+
+    A message is acknowledged when SNS has confirmed it. Messages that the topic does not take for now are sent
+    again alone. A message that it refuses, or that is empty, not UTF-8 or larger than 256 KiB, leaves by `errors`
+    with the reason. While the service does not answer, messages wait.
+
+    After a lost answer, messages are sent again. A topic in order (FIFO) recognises them by their
+    `deduplication_id`; subscribers of other topics get them twice. In a topic in order, messages of a group are
+    in order, except for those that the topic takes only at a further attempt.
+
+    Args:
+        region: The region, for example `eu-west-1`. By default that of the ARN, or of the URL of the queue, or
+            else of the environment variable `AWS_REGION` or `AWS_DEFAULT_REGION`.
+        url: The address of the service, for example `http://localhost:4566`. By default that of the URL of the
+            queue, or of the environment variable `AWS_ENDPOINT_URL`, or Amazon's in the region.
+        auth: The credentials. By default they are looked for as Amazon's own tools do: in the environment, in the
+            files of profiles, by the token of a web identity, and in the metadata of the container or machine.
+        tls: TLS options. By default certificates that the system trusts are accepted.
+        timeout: How long an answer may take. After that the request is sent again. The default is 30 s. By
+            default `"30s"`.
+        concurrency: The largest number of requests in flight. By default it adapts to the service, up to 64, and
+            is 1 for a queue or topic in order (FIFO). With 1, batches are sent in order, and not joined.
+        max_delay: How long a small batch waits for others, to be sent with them in one request. It does not wait
+            if sources wait for memory. The default is 100 ms. By default `"100ms"`.
+        give_up: After the service has been failing for this time, the messages of a batch leave by `errors`. The
+            time counts from the first attempt that fails, and again from each message that the service takes or
+            refuses. By default messages wait for as long as it takes, and their sources with them when the memory
+            is full.
+        check: Whether the service must answer before the run begins, and know the credentials and the target. The
+            default is `true`. By default `true`.
+        message_group: The group of the message, for example `{customer}`. A queue or topic in order (FIFO), whose
+            name ends with `.fifo`, keeps the order of the messages of a group, and needs this option. Columns in
+            braces are replaced for each message.
+        deduplication_id: The id by which a queue or topic in order recognises a message that is sent again within
+            5 minutes, for example `{id}`. By default, and if one of its fields is empty, messages have ids that
+            hold for this run.
+        attributes: Attributes of the message, for example `{Host: '{meta.hostname}'}`, at most 10. Columns in
+            braces are replaced for each message. An attribute without a value is left out.
+        topic: The ARN of the topic.
+        subject: The subject of the message, for subscribers by mail. Columns in braces are replaced for each
+            message. By default messages have none.
+        encode: The format of messages, for example `json`. By default the payload is sent unchanged.
+    """
+    return Component(
+        "aws_sns",
+        _objects.options(
+            {
+                "region": region,
+                "url": url,
+                "auth": auth,
+                "tls": tls,
+                "timeout": timeout,
+                "concurrency": concurrency,
+                "max_delay": max_delay,
+                "give_up": give_up,
+                "check": check,
+                "message_group": message_group,
+                "deduplication_id": deduplication_id,
+                "attributes": attributes,
+                "topic": topic,
+                "subject": subject,
+                "encode": encode,
+            }
+        ),
+    )
+
+
+def aws_sqs(
+    *,
+    region: str | None = None,
+    url: str | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    timeout: str | timedelta | None = None,
+    concurrency: int | None = None,
+    max_delay: str | timedelta | None = None,
+    give_up: str | timedelta | None = None,
+    check: bool | None = None,
+    message_group: str | None = None,
+    deduplication_id: str | None = None,
+    attributes: Mapping[str, str] | None = None,
+    queue: str,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
+) -> Component:
+    """Sends messages to a queue of Amazon SQS.
+
+    A message is acknowledged when SQS has confirmed it. Messages that the queue does not take for now are sent
+    again alone. A message that it refuses, or that is empty, not UTF-8 or larger than 1 MiB, leaves by `errors`
+    with the reason. While the service does not answer, messages wait.
+
+    After a lost answer, messages are sent again. A queue in order (FIFO) recognises them by their
+    `deduplication_id`; in other queues they are twice. In a queue in order, messages of a group are in order,
+    except for those that the queue takes only at a further attempt.
+
+    Args:
+        region: The region, for example `eu-west-1`. By default that of the ARN, or of the URL of the queue, or
+            else of the environment variable `AWS_REGION` or `AWS_DEFAULT_REGION`.
+        url: The address of the service, for example `http://localhost:4566`. By default that of the URL of the
+            queue, or of the environment variable `AWS_ENDPOINT_URL`, or Amazon's in the region.
+        auth: The credentials. By default they are looked for as Amazon's own tools do: in the environment, in the
+            files of profiles, by the token of a web identity, and in the metadata of the container or machine.
+        tls: TLS options. By default certificates that the system trusts are accepted.
+        timeout: How long an answer may take. After that the request is sent again. The default is 30 s. By
+            default `"30s"`.
+        concurrency: The largest number of requests in flight. By default it adapts to the service, up to 64, and
+            is 1 for a queue or topic in order (FIFO). With 1, batches are sent in order, and not joined.
+        max_delay: How long a small batch waits for others, to be sent with them in one request. It does not wait
+            if sources wait for memory. The default is 100 ms. By default `"100ms"`.
+        give_up: After the service has been failing for this time, the messages of a batch leave by `errors`. The
+            time counts from the first attempt that fails, and again from each message that the service takes or
+            refuses. By default messages wait for as long as it takes, and their sources with them when the memory
+            is full.
+        check: Whether the service must answer before the run begins, and know the credentials and the target. The
+            default is `true`. By default `true`.
+        message_group: The group of the message, for example `{customer}`. A queue or topic in order (FIFO), whose
+            name ends with `.fifo`, keeps the order of the messages of a group, and needs this option. Columns in
+            braces are replaced for each message.
+        deduplication_id: The id by which a queue or topic in order recognises a message that is sent again within
+            5 minutes, for example `{id}`. By default, and if one of its fields is empty, messages have ids that
+            hold for this run.
+        attributes: Attributes of the message, for example `{Host: '{meta.hostname}'}`, at most 10. Columns in
+            braces are replaced for each message. An attribute without a value is left out.
+        queue: The URL of the queue, or its name.
+        encode: The format of messages, for example `json`. By default the payload is sent unchanged.
+    """
+    return Component(
+        "aws_sqs",
+        _objects.options(
+            {
+                "region": region,
+                "url": url,
+                "auth": auth,
+                "tls": tls,
+                "timeout": timeout,
+                "concurrency": concurrency,
+                "max_delay": max_delay,
+                "give_up": give_up,
+                "check": check,
+                "message_group": message_group,
+                "deduplication_id": deduplication_id,
+                "attributes": attributes,
+                "queue": queue,
+                "encode": encode,
             }
         ),
     )

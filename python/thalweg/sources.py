@@ -15,6 +15,8 @@ from thalweg._objects import Component
 
 __all__ = [
     "amqp",
+    "aws_kinesis_streams",
+    "aws_sqs",
     "exec",
     "file",
     "files",
@@ -151,6 +153,149 @@ def amqp(
                 "consumer_arguments": consumer_arguments,
                 "prefetch": prefetch,
                 "reject_dead_letters": reject_dead_letters,
+                "fields": fields,
+                "max_message_bytes": max_message_bytes,
+                "end_after_idle": end_after_idle,
+            }
+        ),
+    )
+
+
+def aws_kinesis_streams(
+    *,
+    region: str | None = None,
+    url: str | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    timeout: str | timedelta | None = None,
+    stream: str,
+    start: str | None = None,
+    poll_interval: str | timedelta | None = None,
+    fields: str | Sequence[str] | None = None,
+    max_message_bytes: str | int | None = None,
+    end_after_idle: str | timedelta | None = None,
+) -> Component:
+    """Reads the records of a stream of Amazon Kinesis Data Streams.
+
+    The order of the records of a shard is kept, and of those of a partition key also when shards are divided or
+    merged: a shard is read after those that it continues. The payload of a message is the data of the record.
+    Records that a producer has packed together (KPL) are not taken apart.
+
+    With `--state`, each shard is resumed where the checkpoint is. Without it, each run begins at `start`. Several
+    runs do not share the shards: each reads all of them.
+
+    `meta.path` is the stream as it is given here.
+
+    Args:
+        region: The region, for example `eu-west-1`. By default that of the ARN, or of the URL of the queue, or
+            else of the environment variable `AWS_REGION` or `AWS_DEFAULT_REGION`.
+        url: The address of the service, for example `http://localhost:4566`. By default that of the URL of the
+            queue, or of the environment variable `AWS_ENDPOINT_URL`, or Amazon's in the region.
+        auth: The credentials. By default they are looked for as Amazon's own tools do: in the environment, in the
+            files of profiles, by the token of a web identity, and in the metadata of the container or machine.
+        tls: TLS options. By default certificates that the system trusts are accepted.
+        timeout: How long an answer may take. After that the request is sent again. The default is 30 s. By
+            default `"30s"`.
+        stream: The name of the stream, or its ARN.
+        start: Where to begin in a stream without a checkpoint: `earliest`, `latest`, or a point in time such as
+            `2026-11-25T08:00:00Z`. The default is `earliest`.
+        poll_interval: How long to wait before a shard is asked again that had no further records. The default is
+            1 s. By default `"1s"`.
+        fields: Parts of the record that become fields of its message, under the same names: `shard`,
+            `partition_key`, `sequence` (its number in the shard) and `time` (when it arrived).
+        max_message_bytes: The largest message, in bytes. Of a larger one, the first 4 KiB leave by the `errors`
+            output. By default `"1MiB"`.
+        end_after_idle: End the source after this time without records, when all shards are read to their ends. By
+            default it reads until the run is stopped.
+    """
+    return Component(
+        "aws_kinesis_streams",
+        _objects.options(
+            {
+                "region": region,
+                "url": url,
+                "auth": auth,
+                "tls": tls,
+                "timeout": timeout,
+                "stream": stream,
+                "start": start,
+                "poll_interval": poll_interval,
+                "fields": fields,
+                "max_message_bytes": max_message_bytes,
+                "end_after_idle": end_after_idle,
+            }
+        ),
+    )
+
+
+def aws_sqs(
+    *,
+    region: str | None = None,
+    url: str | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    timeout: str | timedelta | None = None,
+    queue: str,
+    visibility_timeout: str | timedelta | None = None,
+    retry_delay: str | timedelta | None = None,
+    concurrency: int | None = None,
+    fields: str | Sequence[str] | None = None,
+    max_message_bytes: str | int | None = None,
+    end_after_idle: str | timedelta | None = None,
+) -> Component:
+    """Reads messages of a queue of Amazon SQS.
+
+    A message is deleted from the queue when it is delivered, or rejected and kept with its reason. While it is on
+    its way, its visibility timeout is extended, so no other reader gets it. Run the same configuration several
+    times, and SQS divides the messages among the runs. The messages of a run that is killed come again after
+    `visibility_timeout`. So none is lost. A message that fails comes again after `retry_delay`, and goes to the
+    dead letter queue after as many deliveries as the queue has been set to.
+
+    With `--state`, a message that the checkpoint covers and that is delivered again is not sent on a second time.
+    The order of a queue in order (FIFO) is kept within each message group, also behind a message that fails.
+    Other queues have no order, and may deliver a message twice.
+
+    `meta.path` is the queue as it is given here.
+
+    Args:
+        region: The region, for example `eu-west-1`. By default that of the ARN, or of the URL of the queue, or
+            else of the environment variable `AWS_REGION` or `AWS_DEFAULT_REGION`.
+        url: The address of the service, for example `http://localhost:4566`. By default that of the URL of the
+            queue, or of the environment variable `AWS_ENDPOINT_URL`, or Amazon's in the region.
+        auth: The credentials. By default they are looked for as Amazon's own tools do: in the environment, in the
+            files of profiles, by the token of a web identity, and in the metadata of the container or machine.
+        tls: TLS options. By default certificates that the system trusts are accepted.
+        timeout: How long an answer may take. After that the request is sent again. The default is 30 s. By
+            default `"30s"`.
+        queue: The URL of the queue, or its name.
+        visibility_timeout: How long SQS waits for a sign of life before it delivers a message to another reader.
+            It hears of a message three times as often. From 1 s to 12 h; the default is 2 minutes. By default
+            `"2m"`.
+        retry_delay: How long SQS waits before it delivers a message again that could not be delivered. The
+            default is 1 s. By default `"1s"`.
+        concurrency: The number of requests that wait for messages at the same time. Each gets up to 10 messages.
+            As many may delete some. The default is 4. By default `4`.
+        fields: Parts of the message that become fields, under the same names: `id`, `time` (when it was sent),
+            `deliveries` (how many times it was delivered), `message_group`, `deduplication_id`, `sequence` (its
+            number in a queue in order), and attributes as `attribute.Name`.
+        max_message_bytes: The largest message, in bytes. Of a larger one, the first 4 KiB leave by the `errors`
+            output. By default `"1MiB"`.
+        end_after_idle: End the source after this time without messages, when the queue has no messages, also none
+            that are on their way to other readers. By default it reads until the run is stopped.
+    """
+    return Component(
+        "aws_sqs",
+        _objects.options(
+            {
+                "region": region,
+                "url": url,
+                "auth": auth,
+                "tls": tls,
+                "timeout": timeout,
+                "queue": queue,
+                "visibility_timeout": visibility_timeout,
+                "retry_delay": retry_delay,
+                "concurrency": concurrency,
                 "fields": fields,
                 "max_message_bytes": max_message_bytes,
                 "end_after_idle": end_after_idle,
@@ -599,10 +744,11 @@ def http_client(
     source sends the `ETag` and the `Last-Modified` of the last answer back, and an answer 304 has no messages.
 
     Without an answer, and after 408, 429, 500 and above, a request is repeated, with growing pauses, or after the
-    time that the server asks for (`Retry-After`, at most 5 minutes). Any other status ends the run with an error;
-    with `every` it is logged, and the next poll follows at its time. Up to ten redirections are followed, but
-    none from HTTPS to HTTP. They, and the links to pages, may lead to another server: it gets neither `auth` nor
-    `headers`, and no body. A server on another machine cannot lead to this one, nor to a link-local address.
+    time that the server asks for (`Retry-After`, at most 5 minutes). Any other status ends the run with an error,
+    except `pages.end_status`; with `every` the error is logged, and the next poll follows at its time. Up to ten
+    redirections are followed, but none from HTTPS to HTTP. They, and the links to pages, may lead to another
+    server: it gets neither `auth` nor `headers`, and no body. A server on another machine cannot lead to this
+    one, nor to a link-local address.
 
     With `--state`, the cursor and the page are saved when their messages are settled. A run that is killed
     continues within the page; if the server no longer answers with the messages that were sent, or no longer has

@@ -16,6 +16,7 @@ from thalweg._objects import Component
 __all__ = [
     "add_id",
     "add_sequence",
+    "aggregate",
     "avro",
     "cast",
     "check_size",
@@ -140,6 +141,95 @@ def add_sequence(*, into: str | None = None, start: int | None = None) -> Compon
         start: The number of the first message. The default is 0. By default `0`.
     """
     return Component("add_sequence", _objects.options({"into": into, "start": start}))
+
+
+def aggregate(
+    *,
+    by: str | Sequence[str] | None = None,
+    values: Mapping[str, str],
+    every: str | timedelta | None = None,
+    window_interval: str | timedelta | None = None,
+    time: str | None = None,
+    max_delay: str | timedelta | None = None,
+    idle_timeout: str | timedelta | None = None,
+    on_late: Literal["error", "drop", "route"] | None = None,
+    max_count: int | None = None,
+    max_groups: int | None = None,
+) -> Component:
+    """Combines messages: counts, sums and more for each key and window.
+
+    A result is a message without payload. Its fields are `window_start` and `window_end` (of windows by time),
+    those of `by`, and those of `values`. Give the sink an encoder, such as `encode: json`. Windows leave in the
+    order of their starts, and the results of a window in the order of the first messages of their keys.
+
+    A window is a time with `every`, a number of messages with `max_count`, and otherwise all of the input: its
+    results leave at the end. A run that is stopped and has no `--state` sends the results so far.
+
+    With `--state`, and sources that read their input again, a checkpoint has the open windows: each message is
+    counted once, also after `kill -9`, and a run that is stopped leaves open windows to the next one. With other
+    sources, messages are acknowledged when the results of their window are delivered. A client that waits for its
+    answer waits that long, and one that sends again is counted again. A broker that sends only a number of
+    messages before some are acknowledged must send those of a whole window, or the window never ends unless there
+    is an `idle_timeout`. A `buffer` on disk before the pipeline avoids both. At most 65,536 batches wait like
+    this, and fewer if `memory` is less than 64 MiB: then the results of the oldest window leave early, and others
+    of the same window follow.
+
+    The results of all windows also leave at the end of the input. If a later run with the same state reads more
+    messages of a window, further results of it follow.
+
+    Messages that cannot be counted leave by `errors`: a value that is not a number, a key of more than 16 KiB, or
+    a new group if there are `max_groups` or the groups use an eighth of `memory`.
+
+    Args:
+        by: The fields that together are the key of a group. By default all messages of a window are one group. A
+            key of `meta.path` becomes the field `path`. NULL is a key like others.
+        values: The fields of a result, each with its function: `{requests: count(*), kib: sum(bytes / 1024)}`.
+            The functions take an expression in SQL and ignore NULL:
+
+            - `count(*)`: the number of messages; `count(x)`: of those where `x` is not NULL; `count_if(x > 5)`:
+              of those where the condition is true.
+            - `sum(x)`, `mean(x)`: of numbers, and of texts that are numbers. A sum of integers is exact.
+            - `min(x)`, `max(x)`: of numbers, times, texts (by their bytes) or booleans.
+            - `first(x)`, `last(x)`: in the order in which messages come.
+            - `distinct(x)`: the number of different values. It is exact up to 1000 values. Beyond that it is
+              estimated by HyperLogLog, with a standard error of 1.6 %.
+            - `quantile(x, 0.95)`: the number below which 95 % of the numbers are, with a relative error of at
+              most 1 % (DDSketch).
+        every: The time from the start of a window to that of the next one, for example `1m`. Windows begin at
+            multiples of it since 1970, in UTC.
+        window_interval: The length of a window, if windows overlap: with `every: 1m` and `window_interval: 5m`, a
+            message is in five windows. At least `every`, and at most 100 times as long. The default is `every`.
+        time: The field with the time of a message, of the type `timestamp`. By default windows are by the time at
+            which messages arrive here.
+        max_delay: How long a window waits for messages that come late: its results leave when a message comes
+            whose `time` is this much after the end of the window. All sources and partitions count together: if
+            one is read before another, the messages of the other one come late. A message of the far future ends
+            all windows before it, so filter such messages. The default is `0s`.
+        idle_timeout: The time without any message after which the results of all windows leave. By default they
+            wait for the next message, or for the end of the input. Windows by arrival end by the clock.
+        on_late: How messages are treated that come after the results of all their windows have left.
+        max_count: The number of messages after which a window ends.
+        max_groups: The maximum number of groups of all open windows together. Messages of further groups leave by
+            `errors`. The default is 100000. All groups together use at most a quarter of `memory`. By default
+            `100000`.
+    """
+    return Component(
+        "aggregate",
+        _objects.options(
+            {
+                "by": by,
+                "values": values,
+                "every": every,
+                "window_interval": window_interval,
+                "time": time,
+                "max_delay": max_delay,
+                "idle_timeout": idle_timeout,
+                "on_late": on_late,
+                "max_count": max_count,
+                "max_groups": max_groups,
+            }
+        ),
+    )
 
 
 def avro(*, max_block_bytes: str | int | None = None) -> Component:
