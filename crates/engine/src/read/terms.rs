@@ -171,7 +171,7 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
     (
         "redis_pubsub",
         None,
-        "Use `redis`: a source with `channels` or `patterns`, or a sink with `command: publish`.",
+        "Use `redis`: a source with `channels` or `pattern`, or a sink with `command: publish`.",
     ),
     ("redis_hash", None, "Use the sink `redis` with `command: hset`."),
     ("aws_sqs", None, "This program was built without Amazon's services, its feature `aws`."),

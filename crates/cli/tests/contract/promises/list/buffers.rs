@@ -25,12 +25,13 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "A dead sink behind a buffer holds up neither the other sinks nor the end of a run, until the buffer is full.",
+        "A dead sink behind a buffer holds up neither the other sinks nor the stop of a run, until the buffer is full.",
         &[
             "engine: a_dead_sink_behind_a_buffer_holds_up_neither_its_neighbour_nor_the_end_of_the_run",
             "cli: a_dead_sink_behind_a_buffer_holds_nothing_up_and_gets_everything_later",
         ],
     ),
+    shown("A job ends when its buffers are empty.", &["engine: a_job_ends_when_its_buffer_is_empty"]),
     shown(
         "After SIGTERM the sink has five seconds, and the exit code is 0: the next run delivers the rest.",
         &[

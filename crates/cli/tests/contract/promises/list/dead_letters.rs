@@ -35,6 +35,10 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "A run that waits resumes once letters are removed.",
+        &["cli: a_run_whose_dead_letters_are_full_goes_on_once_some_are_removed"],
+    ),
+    shown(
         "With `drop`, the oldest letters go.",
         &[
             "cli: a_million_letters_stay_within_their_bounds_and_are_told_of_in_a_few_lines",
