@@ -20,7 +20,8 @@ fn line() -> String {
     "x".repeat(999)
 }
 
-/// Returns a program whose run takes a second, so that there are some checkpoints in it on a busy machine too.
+/// Returns a program whose run takes a second, so that there are some checkpoints in it on a busy machine
+/// too.
 fn program(transforms: &str, sink: &str) -> Program {
     let program = Program::new(Path::new(PROGRAM)).unwrap();
     let config = format!(
