@@ -142,7 +142,7 @@ fn a_batch_that_a_limit_divides_between_two_tables_is_there_once() {
         let config = format!(
             "memory: 2MiB\nsources: {{ in: {{ file: {{ path: in.jsonl }} }} }}\n\
              pipelines: {{ main: {{ from: in, to: out, transforms: [ parse_json: {{}}, \
-             limit: {{ rate: 40000, burst: 300 }} ] }} }}\n\
+             limit: {{ rate: 20000, burst: 300 }} ] }} }}\n\
              sinks: {{ out: {{ {sink} }} }}\n"
         );
         program.write("pipeline.yaml", config).unwrap();
