@@ -1179,9 +1179,8 @@ def pack(
         max_file_bytes: The maximum size of the messages in a file, before compression. The default is 8 MiB. A
             message is never split; a larger message gets a file of its own. By default `"8MiB"`.
         max_count: The maximum number of messages in a file. By default there is no limit.
-        max_age: The maximum age of a file, for example `10m`: the next message after that time goes into a new
-            file. It is checked only when messages arrive, so without messages a file waits. By default there is
-            no limit.
+        max_age: The maximum age of a file, for example `10m`. A file of that age is finished, also while no
+            messages come. By default there is no limit.
         encode: The format of messages, for example `json`. By default messages are written as they are. This
             option encodes on one core. A transform `encode` before `pack` uses all cores, but writes no header of
             `csv`.

@@ -222,7 +222,7 @@ fn a_schedule_with_a_source_that_never_ends_has_a_remark() {
         ("exec: { command: [date], every: 1m }", ", or change `every` so that each run ends"),
         ("exec: { command: [date], restart: true }", ", or change `restart` so that each run ends"),
         ("http: { address: ':8080' }", ", or give `end_after_idle`, so that each run ends"),
-        ("mqtt: { servers: h, topics: t }", ", or give `end_after_idle`, so that each run ends"),
+        ("mqtt: { servers: h, topics: t, qos: 0 }", ", or give `end_after_idle`, so that each run ends"),
     ] {
         let text = format!("schedule: '@hourly'\n{}", of_sources(&[source], "discard: {}"));
         let house = House::with(&[("x.yaml", &text)]);

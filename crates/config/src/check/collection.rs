@@ -125,14 +125,17 @@ impl<'s> Checker<'s> {
             mistake.help(sentence);
             return None;
         }
-        let near = nearest(&key.name, free.iter().copied());
+        let near_inside = self.near_inside(&key.name, layers);
+        let is_nearest =
+            |own: &&str| near_inside.is_none_or(|(_, inner)| nearest(&key.name, [*own, inner]) == Some(*own));
+        let near = nearest(&key.name, free.iter().copied()).filter(is_nearest);
         let inside = || properties(layers).find(|outer| self.has_inside(outer, &key.name, layers));
         mistake.help(match near {
             Some(near) => format!("Did you mean `{near}`?"),
             None if let Some(outer) = inside() => {
                 format!("It is an option of `{outer}`: write `{outer}: {{ {}: … }}`.", key.name)
             }
-            None if let Some((outer, near)) = self.near_inside(&key.name, layers) => {
+            None if let Some((outer, near)) = near_inside => {
                 format!(
                     "Did you mean `{near}`? It is an option of `{outer}`: write `{outer}: {{ {near}: … }}`."
                 )
