@@ -127,6 +127,24 @@ fn answers_have_the_reason_of_the_server() {
 }
 
 #[test]
+fn a_secret_is_not_shown_in_part() {
+    let secret = "8Kd-a-token-that-a-broker-repeats";
+    thalweg_redact::keep_credential(secret);
+    for before in [195, 199] {
+        let start = "x".repeat(before);
+        let text = format!("{start}{secret}");
+        let mut properties = Vec::new();
+        text_property(property::REASON_STRING, text.as_bytes(), &mut properties);
+        // Of two bytes: the length is above 127.
+        let length = |bytes: usize| [(bytes % 128) as u8 | 0x80, (bytes / 128) as u8];
+        let body = [b"\0\x01\x97".as_slice(), &length(properties.len()), &properties].concat();
+        let packet = [b"\x40".as_slice(), &length(body.len()), &body].concat();
+        let Ok(Packet::PubAck(ack)) = one(&packet, Version::V5) else { panic!() };
+        assert_eq!(ack.reason.text, Some(format!("{start}…")));
+    }
+}
+
+#[test]
 fn a_reason_says_what_can_be_done() {
     for (code, expected) in [
         (0x00, Remedy::None),

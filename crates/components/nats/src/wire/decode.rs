@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use memchr::memchr;
-use thalweg_redact::foreign;
+use thalweg_redact::{foreign, longest_secret, redacted_start};
 
 use super::{Headers, Info, LARGEST_HEADERS, Malformed, Message};
 
@@ -251,11 +251,13 @@ fn unknown(line: &[u8]) -> Malformed {
 
 /// Returns the beginning of a line, for messages.
 fn beginning(line: &[u8]) -> String {
-    shown(&String::from_utf8_lossy(line.get(..4 * SHOWN).unwrap_or(line)), SHOWN)
+    shown(&String::from_utf8_lossy(line), SHOWN)
 }
 
-/// Returns the first characters of a text from outside.
+/// Returns the first characters of a text from outside. A whole text keeps its secrets, which are removed
+/// where it leaves: a subject in it is compared. In a text that is cut, a part of one would not be found.
 fn shown(text: &str, most: usize) -> String {
-    let kept: String = text.chars().take(most).collect();
-    foreign(&kept).into_owned()
+    let Some((cut, _)) = text.char_indices().nth(most) else { return foreign(text).into_owned() };
+    let end = text.floor_char_boundary(cut.saturating_add(longest_secret()));
+    foreign(&redacted_start(text.get(..end).unwrap_or_default(), cut)).into_owned()
 }

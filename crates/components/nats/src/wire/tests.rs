@@ -102,6 +102,28 @@ fn lines_that_no_server_sends_are_errors() {
 }
 
 #[test]
+fn a_secret_is_not_shown_in_part() {
+    let secret = "5Vn-a-token-that-a-server-of-nats-repeats";
+    thalweg_redact::keep_credential(secret);
+    for (before, after) in [(595, ""), (595, " and more"), (599, " and more")] {
+        let start = "x".repeat(before);
+        let (operations, _) = decode(format!("-ERR '{start}{secret}{after}'\r\n").as_bytes(), 1000, 1000);
+        assert_eq!(operations, [Operation::Error(format!("{start}…"))], "{before} {after}");
+    }
+    let start = "x".repeat(55);
+    let (_, error) = decode(format!("{start}{secret} and more\r\n").as_bytes(), 1000, 1000);
+    assert_eq!(error.unwrap(), format!("the server sent a line that is not of NATS: `{start}…`"));
+}
+
+#[test]
+fn a_subject_in_an_error_is_not_changed() {
+    thalweg_redact::keep("tenant-of-nats", Some("${TENANT}"));
+    let text = "Permissions Violation for Publish to \"tenant-of-nats.a\"";
+    let (operations, _) = decode(format!("-ERR '{text}'\r\n").as_bytes(), 1000, 1000);
+    assert_eq!(operations, [Operation::Error(text.to_owned())]);
+}
+
+#[test]
 fn a_line_without_an_end_is_an_error_long_before_it_fills_the_memory() {
     let piece = [b'x'; 1000];
     for begin in ["", "INFO {\"a\":\"", "MSG ", "-ERR '"] {
