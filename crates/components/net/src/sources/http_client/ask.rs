@@ -13,7 +13,7 @@ use thalweg_engine::{Error, SourceOutput};
 
 use super::pages::{Pages, set_parameter, target};
 use super::place::{Page, Place};
-use super::{CURSOR, HttpClient, PAGE, Verb, link};
+use super::{CURSOR, HttpClient, PAGE, Verb, link, near};
 use crate::requests::{Compression, Failure, Request, Verdict};
 use crate::web::{Bodies, Refusal, Wrapping};
 
@@ -140,6 +140,8 @@ impl Asker {
     async fn send(&self, url: &Url, place: &Place) -> Result<Response, Failure> {
         let mut built = self.request.client.request(self.request.method.clone(), url.clone());
         if url.origin() != self.request.url.origin() {
+            let checked = near::check(&self.request.url, url, self.config.timeout.duration()).await;
+            checked.map_err(|reason| self.failed(&reason))?;
             return match self.request.method == Method::GET {
                 true => self.request.open_bare(built).await,
                 false => {

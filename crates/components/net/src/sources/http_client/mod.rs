@@ -16,6 +16,7 @@ mod content;
 // Public for its fuzz target.
 #[doc(hidden)]
 pub mod link;
+mod near;
 mod pages;
 mod place;
 mod poll;

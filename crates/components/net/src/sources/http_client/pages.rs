@@ -1,13 +1,12 @@
 //! How an answer names the next page.
 
-use std::net::IpAddr;
-
 use hyper::StatusCode;
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::Mistake;
 
+use super::near::{FROM_ELSEWHERE, is_near};
 use super::place::Page;
 use crate::json_path::JsonPath;
 
@@ -202,31 +201,15 @@ fn short(text: &str) -> Result<&str, String> {
 /// Returns the URL that a link in an answer leads to.
 ///
 /// # Errors
-/// If it is none of HTTP, or leads from HTTPS to HTTP, or from elsewhere to this machine or its link.
+/// If it is none of HTTP, or leads from HTTPS to HTTP, or from elsewhere to this machine or its link. The
+/// addresses of a name are looked at by [`check`](super::near::check), before the request.
 pub(super) fn target(url: &Url, link: &str) -> Result<Url, String> {
     let next = url.join(link).map_err(|error| format!("a link is not a URL: {error}"))?;
     match (url.scheme(), next.scheme()) {
         ("https", "http") => Err("a link leads from HTTPS to HTTP".to_owned()),
-        (_, "http" | "https") if is_near(&next) && !is_near(url) => {
-            Err("a link leads from another machine to this one, or to a link-local address".to_owned())
-        }
+        (_, "http" | "https") if is_near(&next) && !is_near(url) => Err(FROM_ELSEWHERE.to_owned()),
         (_, "http" | "https") => Ok(next),
         _ => Err("a link leads to something that is not HTTP".to_owned()),
-    }
-}
-
-/// True if the host is this machine, or has a link-local address, as the services have that give credentials
-/// to programs in clouds. A server elsewhere must not choose what is read there.
-fn is_near(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_end_matches('.');
-    match host.trim_matches(['[', ']']).parse::<IpAddr>().map(|address| address.to_canonical()) {
-        Ok(IpAddr::V4(address)) => {
-            address.is_loopback() || address.is_link_local() || address.is_unspecified()
-        }
-        Ok(IpAddr::V6(address)) => {
-            address.is_loopback() || address.is_unicast_link_local() || address.is_unspecified()
-        }
-        Err(_) => host == "localhost" || host.ends_with(".localhost"),
     }
 }
 

@@ -358,6 +358,19 @@ async fn a_temporary_failure_is_repeated_and_another_one_ends_the_run() {
 }
 
 #[tokio::test]
+async fn a_name_with_a_near_address_is_not_asked_for_a_server_elsewhere() {
+    let server = Fake::pages(|_, _| Play::answer(200, "a secret of this machine")).await;
+    let port = server.address.rsplit(':').next().unwrap();
+    // Where the page was named, only the text of the name was looked at.
+    let place = json!({ "page": { "url": format!("http://localhost:{port}/") } });
+    let (sent, _) = resumed("{ url: 'http://192.0.2.1/', pages: { by: link } }", Some(place)).await;
+    let error = sent.result.unwrap();
+    assert_eq!(error.kind(), ErrorKind::Permanent, "{}", error.full());
+    assert!(error.full().contains("from another machine to this one"), "{}", error.full());
+    assert!(sent.main.is_empty() && server.got().is_empty());
+}
+
+#[tokio::test]
 async fn another_server_gets_no_credentials() {
     let other = Fake::pages(|_, _| Play::answer(200, "there")).await;
     let location = format!("http://{}/y", other.address);
