@@ -59,7 +59,22 @@ fn reloads(run: &Observed) -> Result<&Reloads, Refusal> {
 fn refusal(error: &ReloadError) -> Refusal {
     let status = match error {
         ReloadError::Mistakes(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        ReloadError::TooSlow => StatusCode::SERVICE_UNAVAILABLE,
         ReloadError::Refused(_) | ReloadError::NotRunning => StatusCode::CONFLICT,
     };
     Refusal::new(status, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_told_whether_to_correct_the_file_or_to_ask_again() {
+        let status = |error: ReloadError| refusal(&error).status;
+        let mistakes = ReloadError::Mistakes("`c.yaml` is not a regular file".to_owned());
+        assert_eq!(status(mistakes), StatusCode::UNPROCESSABLE_ENTITY);
+        assert_eq!(status(ReloadError::TooSlow), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(status(ReloadError::NotRunning), StatusCode::CONFLICT);
+    }
 }

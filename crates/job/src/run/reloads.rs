@@ -10,13 +10,17 @@
 //! folder of the way.)
 
 use std::fmt;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
+use rustix::fs::OFlags;
+use thalweg_config::{Document, count};
+use thalweg_dialects::foreign;
 use thalweg_engine::{Changes, Difference, Refused, Written};
 use thalweg_net::net::Handover;
 
@@ -27,6 +31,12 @@ use crate::job::{Job, Overrides, Phase};
 /// How often the file is looked at. A file that has changed is read once two looks find the same, so that no
 /// half of it is.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How long a read may take. A reload that waits longer fails, so that the next one has its turn.
+const READ_WITHIN: Duration = Duration::from_secs(30);
+
+/// The most mistakes that a failure names. It is kept, and sent to each client that asks.
+const MOST_MISTAKES: usize = 100;
 
 /// Reloads the configuration of a run. All clones are of the same run.
 #[derive(Clone)]
@@ -41,6 +51,9 @@ struct Shared {
     changes: Mutex<Option<Changes>>,
     status: Mutex<ReloadStatus>,
     turn: tokio::sync::Mutex<()>,
+    /// Held while the file is read and checked, also by a read that was given up: reads that hang hold one
+    /// thread.
+    reading: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// How the reloads of a process went.
@@ -65,6 +78,13 @@ pub enum ReloadError {
     /// The run cannot follow it.
     #[error("the configuration cannot be followed: {0}")]
     Refused(#[from] Refused),
+    /// It was not read in time.
+    #[error(
+        "the configuration was not read within {} s: its file system may hang, or a file in it may be a pipe; \
+         reload it again when it can be read",
+        READ_WITHIN.as_secs()
+    )]
+    TooSlow,
     /// No run is active.
     #[error("no run is active")]
     NotRunning,
@@ -89,8 +109,8 @@ impl Reloads {
         Handover::make_possible();
         // It may have changed since it was read. Then it is read again.
         let first = Stamp::of(path);
-        let text = configuration.document().text().as_bytes();
-        let is_read = first.is_none() || fs::read(path).is_ok_and(|bytes| bytes == text);
+        let text = configuration.document().text();
+        let is_read = first.is_none() || text_of(path).is_ok_and(|found| found == text);
         Ok(Self(Arc::new(Shared {
             path: path.to_owned(),
             overrides: overrides.clone(),
@@ -98,16 +118,17 @@ impl Reloads {
             changes: Mutex::default(),
             status: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
+            reading: Arc::default(),
         })))
     }
 
-    /// Compares the file with the configuration that runs.
+    /// Compares the file with the configuration that runs. It waits for another read.
     ///
     /// # Errors
     /// If it has mistakes, or the run cannot follow it.
     pub async fn show(&self) -> Result<Difference, ReloadError> {
         let changes = self.changes()?;
-        let written = self.read(|_| ()).await?;
+        let written = self.read(READ_WITHIN, |_| ()).await?;
         Ok(changes.show(&written)?)
     }
 
@@ -147,15 +168,17 @@ impl Reloads {
     /// Reloads whenever the file has changed. It never returns.
     pub(super) async fn follow(self) {
         let mut last = *self.0.read.lock();
+        // The change of a file that was not read in time would be forgotten.
+        let mut is_unread = false;
         loop {
             tokio::time::sleep(LOOK).await;
             let path = self.0.path.clone();
             let Ok(found) = tokio::task::spawn_blocking(move || Stamp::of(&path)).await else { return };
             // An editor may remove the file before it writes it again.
             let known = *self.0.read.lock();
-            if found.is_some() && found != known && found == last {
+            if found.is_some() && (found != known || is_unread) && found == last {
                 // The status has the result.
-                let _ = self.reload().await;
+                is_unread = matches!(self.reload().await, Err(ReloadError::TooSlow));
             }
             last = found;
         }
@@ -163,7 +186,11 @@ impl Reloads {
 
     async fn apply(&self) -> Result<Difference, ReloadError> {
         let changes = self.changes()?;
-        let written = self.read(|shared| *shared.read.lock() = Stamp::of(&shared.path)).await?;
+        let stamp = |shared: &Shared| {
+            let found = Stamp::of(&shared.path);
+            *shared.read.lock() = found;
+        };
+        let written = self.read(READ_WITHIN, stamp).await?;
         let difference = changes.show(&written)?;
         if difference.is_empty() {
             // Sockets that wait since the last reload still do.
@@ -194,21 +221,56 @@ impl Reloads {
         self.0.changes.lock().clone().ok_or(ReloadError::NotRunning)
     }
 
-    /// Reads the file, after `before`.
-    async fn read(&self, before: fn(&Shared)) -> Result<Written, ReloadError> {
+    /// Reads the file, after `before`. One read comes after the other.
+    async fn read(&self, limit: Duration, before: fn(&Shared)) -> Result<Written, ReloadError> {
         let shared = self.0.clone();
-        let read = tokio::task::spawn_blocking(move || {
-            before(&shared);
-            if fs::metadata(&shared.path).is_ok_and(|found| !found.is_file()) {
-                // To open a pipe may take for ever.
-                let text = format!("`{}` is not a regular file", shared.path.display());
-                return Err(ReloadError::Mistakes(text));
-            }
-            let job = Configuration::open(&shared.path)
-                .and_then(|configuration| configuration.job(&crate::registry(), &shared.overrides));
-            job.map_err(|error| ReloadError::Mistakes(error.to_string())).and_then(|job| written(&job))
-        });
-        read.await.unwrap_or(Err(ReloadError::NotRunning))
+        let read = async move {
+            let reading = shared.reading.clone().lock_owned().await;
+            let read = tokio::task::spawn_blocking(move || {
+                let _reading = reading;
+                before(&shared);
+                let text = text_of(&shared.path).map_err(ReloadError::Mistakes)?;
+                let job = parsed(&shared.path, &text)
+                    .and_then(|configuration| configuration.job(&crate::registry(), &shared.overrides));
+                job.map_err(|error| ReloadError::Mistakes(shown(&error))).and_then(|job| written(&job))
+            });
+            read.await.unwrap_or(Err(ReloadError::NotRunning))
+        };
+        tokio::time::timeout(limit, read).await.unwrap_or(Err(ReloadError::TooSlow))
+    }
+}
+
+/// Returns the text of a regular file. The file may have become a pipe, which may take for ever to open.
+fn text_of(path: &Path) -> Result<String, String> {
+    let name = path.display();
+    let unreadable = |error: io::Error| format!("`{name}` cannot be read: {error}");
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path).map_err(unreadable)?;
+    if !file.metadata().map_err(unreadable)?.is_file() {
+        return Err(format!("`{name}` is not a regular file"));
+    }
+    let bytes = Document::read(file).map_err(unreadable)?;
+    String::from_utf8(bytes).map_err(|_| format!("`{name}` is not UTF-8 text"))
+}
+
+/// Parses the text of a file.
+fn parsed(path: &Path, text: &str) -> Result<Configuration, LoadError> {
+    // A document takes its folder from its name, which is another one if the path is not UTF-8.
+    let Some(name) = path.to_str() else { return Configuration::open(path) };
+    let document = Document::parse(name, text).map_err(foreign::explained)?;
+    Ok(Configuration::new(document, path))
+}
+
+/// Returns the text of an error, with its first mistakes and the number of the others.
+fn shown(error: &LoadError) -> String {
+    let LoadError::Mistakes(all) = error else { return error.to_string() };
+    let mut first = all.another();
+    for mistake in all.iter().take(MOST_MISTAKES) {
+        first.push(mistake.clone());
+    }
+    match all.len().saturating_sub(MOST_MISTAKES) {
+        0 => first.to_string(),
+        more => format!("{first}\n{} more are not shown.", count(more as u64)),
     }
 }
 
@@ -236,5 +298,73 @@ impl Stamp {
             device: found.dev(),
             inode: found.ino(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_config::{Diagnostics, Span};
+
+    use super::*;
+
+    fn reloads_of(path: &Path) -> Reloads {
+        Reloads(Arc::new(Shared {
+            path: path.to_owned(),
+            overrides: Overrides::default(),
+            read: Mutex::default(),
+            changes: Mutex::default(),
+            status: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
+            reading: Arc::default(),
+        }))
+    }
+
+    #[test]
+    fn only_the_text_of_a_regular_file_within_the_limit_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c.yaml");
+        assert!(text_of(&path).unwrap_err().contains("c.yaml` cannot be read: "));
+        fs::write(&path, "a: ö\n").unwrap();
+        assert_eq!(text_of(&path).unwrap(), "a: ö\n");
+        fs::write(&path, b"a: \xff\n").unwrap();
+        assert!(text_of(&path).unwrap_err().ends_with("c.yaml` is not UTF-8 text"));
+        File::create(&path).unwrap().set_len(Document::MAX_BYTES as u64 + 1).unwrap();
+        assert!(text_of(&path).unwrap_err().contains("cannot be read: it is larger than"));
+        fs::remove_file(&path).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        assert!(text_of(&path).unwrap_err().ends_with("c.yaml` is not a regular file"));
+    }
+
+    #[test]
+    fn a_hundred_mistakes_are_named_and_the_others_counted() {
+        let text_with = |mistakes: usize| {
+            let mut all = Diagnostics::new("c.yaml", &"x\n".repeat(mistakes));
+            for line in 0..mistakes {
+                all.error(Span::new(2 * line, 2 * line + 1), format!("Mistake {line}."));
+            }
+            shown(&LoadError::Mistakes(all))
+        };
+        assert!(text_with(100).ends_with("c.yaml:100:1: Mistake 99."));
+        let text = text_with(1350);
+        assert!(text.ends_with("c.yaml:100:1: Mistake 99.\n1,250 more are not shown."), "{text}");
+        assert_eq!(text.lines().count(), 101);
+    }
+
+    #[tokio::test]
+    async fn a_read_that_hangs_keeps_others_from_reading_and_from_waiting_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        let reloads = reloads_of(&folder.path().join("absent.yaml"));
+        let hangs = reloads.0.reading.clone().lock_owned().await;
+        let read = reloads.read(Duration::ZERO, |_| panic!("two reads at once")).await.map(|_| ());
+        assert_eq!(read, Err(ReloadError::TooSlow));
+        reloads.note(&Err(ReloadError::TooSlow));
+        let failure = reloads.status().failure.unwrap();
+        assert!(failure.starts_with("the configuration was not read within 30 s: "), "{failure}");
+        drop(hangs);
+        let read = reloads.read(READ_WITHIN, |_| ()).await.map(|_| ());
+        assert!(
+            matches!(&read, Err(ReloadError::Mistakes(text)) if text.contains("cannot be read")),
+            "{read:?}"
+        );
     }
 }
