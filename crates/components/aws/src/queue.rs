@@ -2,10 +2,14 @@
 
 use serde::Deserialize;
 use serde_json::json;
+use thalweg_engine::Error;
 use thalweg_net::requests::Request;
 use tokio::sync::OnceCell;
 
 use crate::api::{CallError, SQS, ask, read};
+
+/// The most bytes of the URL of a queue. Each request repeats it.
+const LONGEST_URL: usize = 2048;
 
 /// A queue.
 pub(crate) struct Queue {
@@ -55,12 +59,19 @@ impl Queue {
     /// Returns the URL. The service is asked for that of a name.
     ///
     /// # Errors
-    /// If there is no such queue, or the service does not answer.
+    /// If there is no such queue, the service does not answer, or the URL is too long.
     pub(crate) async fn url(&self, request: &Request) -> Result<&str, CallError> {
         let url = self.url.get_or_try_init(|| async {
             let body = json!({ "QueueName": self.given }).to_string();
             let answer = ask(request, &SQS, "GetQueueUrl", body.into()).await?;
-            read(request, &answer).map(|Found { url }| url)
+            let Found { url } = read(request, &answer)?;
+            if url.len() > LONGEST_URL {
+                let (server, length) = (request.server(), url.len());
+                let text =
+                    format!("{server} gave the queue a URL of {length} bytes, more than {LONGEST_URL}");
+                return Err(CallError::Failed(Error::permanent(text)));
+            }
+            Ok(url)
         });
         url.await.map(String::as_str)
     }

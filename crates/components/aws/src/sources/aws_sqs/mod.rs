@@ -3,10 +3,12 @@
 //! [`reader`] receives messages and sends them on; [`keeper`] deletes those that are settled, and keeps the
 //! others from being delivered to another reader meanwhile. [`deliveries`] is what the two know together. The
 //! keeper is a task beside the reader, because the reader waits for room while messages are on their way.
+//! [`pauses`] is how long the reader waits before it asks again a queue that brings nothing new.
 
 mod deliveries;
 mod keeper;
 mod messages;
+mod pauses;
 mod reader;
 #[cfg(test)]
 mod tests;
@@ -73,7 +75,7 @@ pub struct AwsSqsSource {
     #[serde(default = "thalweg_net::net::defaults::one_second")]
     retry_delay: TimeSpan,
     /// The number of requests that wait for messages at the same time. Each gets up to 10 messages. As many
-    /// may delete some. The default is 4.
+    /// may delete some. The default is 4. There is at most one for each 16 MiB of `memory`.
     #[serde(default = "four")]
     #[schemars(range(min = 1, max = 64))]
     concurrency: usize,
@@ -97,6 +99,11 @@ fn two_minutes() -> TimeSpan {
 
 fn four() -> usize {
     4
+}
+
+/// Returns the number of requests at the same time whose answers fit into this memory, however long they are.
+fn concurrency(wanted: usize, limit: usize) -> usize {
+    wanted.min(limit / MOST_ANSWER).max(1)
 }
 
 impl AwsSqsSource {
@@ -184,13 +191,14 @@ impl SourceConfig for AwsSqsSource {
         let help = "Messages that its queue has not delivered yet, about.";
         context.details.show_gauge("lag", help, move || shown.load(Relaxed));
         let api = Arc::new(api);
+        let config = Self { concurrency: concurrency(self.concurrency, limit), ..self.clone() };
         Ok(Box::new(Sqs {
             queue: Queue::new(&self.queue),
             messages: Messages::new(&self.fields, self.max_message_bytes, &self.queue),
             fetch_bytes: (limit / 32).clamp(LEAST_FETCH, 2 << 20),
             most: (limit / BYTES_OF_PENDING).clamp(PENDING[0], PENDING[1]),
-            keeper: Keeper::new(self, api.clone(), lag),
-            config: self.clone(),
+            keeper: Keeper::new(&config, api.clone(), lag),
+            config,
             api,
             next: None,
         }))
@@ -225,8 +233,6 @@ impl Source for Sqs {
         let (tell, news) = mpsc::unbounded_channel();
         let mut positions = out.clone();
         positions.end();
-        // The messages of answers that wait for their turn.
-        let _received = out.claim(self.fetch_bytes * (self.config.concurrency + 1));
         let reader = Reader::new(
             &self.config,
             self.api.clone(),

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use thalweg_engine::{Checkpoint, Error, SourceOutput};
+use thalweg_record::{Budget, Lease};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -18,6 +19,7 @@ use super::super::stopping::unless_stopped;
 use super::deliveries::{Arrival, Deliveries};
 use super::keeper::{Counts, Fate, News, Part, counts};
 use super::messages::{Body, Incoming, Messages};
+use super::pauses::Pauses;
 use super::{AwsSqsSource, POLL, prefix};
 use crate::api::{Api, CallError, read};
 use crate::queue::is_fifo;
@@ -43,7 +45,6 @@ enum Answer {
 }
 
 /// The messages of an answer, which are noted.
-#[derive(Default)]
 struct Arrived {
     /// Those that are to be sent on.
     new: Vec<Incoming>,
@@ -54,6 +55,8 @@ struct Arrived {
     /// The number of all messages, and about how many bytes they have.
     count: usize,
     bytes: usize,
+    /// The memory that they have until it is their turn.
+    _held: Lease,
 }
 
 /// Passes on the messages of a queue.
@@ -73,6 +76,7 @@ pub(super) struct Reader<'a> {
     average: usize,
     /// The number of messages that must be received each by itself, because an answer was too long.
     alone: usize,
+    pauses: Pauses,
 }
 
 impl<'a> Reader<'a> {
@@ -103,6 +107,7 @@ impl<'a> Reader<'a> {
             receiving,
             average,
             alone,
+            pauses: Pauses::default(),
         }
     }
 
@@ -171,9 +176,16 @@ impl<'a> Reader<'a> {
     /// Returns the messages of the next answer that are not on their way already. None if the run is to stop.
     async fn next(&mut self, out: &SourceOutput) -> Result<Option<Vec<Incoming>>, Error> {
         while self.receiving.len() < self.config.concurrency {
-            let body = self.request();
+            let (body, fetch_bytes) = (self.request(), self.fetch_bytes);
             let (api, deliveries) = (self.api.clone(), self.deliveries.clone());
-            self.receiving.spawn(async move { receive(&api, body, &deliveries).await });
+            let (pause, budget) = (self.pauses.next(self.config.concurrency), out.share().budget().clone());
+            self.receiving.spawn(async move {
+                if !pause.is_zero() {
+                    tokio::time::sleep(pause).await;
+                }
+                let expected = budget.claim(fetch_bytes);
+                receive(&api, body, &deliveries, &budget, expected).await
+            });
         }
         let answer = tokio::select! {
             biased;
@@ -214,6 +226,14 @@ impl<'a> Reader<'a> {
         let Answer::Messages(arrived) = answer else {
             // They come again.
             self.alone = AT_ONCE * self.config.concurrency;
+            self.pauses.note(false);
+            if self.pauses.warns() {
+                let (server, most) = (self.api.request.server(), super::MOST_ANSWER >> 20);
+                tracing::warn!(
+                    "{server} answered a request for messages with more than {most} MiB; the messages are \
+                     asked for again one by one, when the queue delivers them again"
+                );
+            }
             return Vec::new();
         };
         self.alone = self.alone.saturating_sub(arrived.count);
@@ -222,7 +242,12 @@ impl<'a> Reader<'a> {
         }
         // In order, they come again after those before them, which may fail.
         let is_too_early = arrived.has_repeated && is_fifo(&self.config.queue);
+        let is_empty = arrived.count == 0;
         let new = self.settle(arrived);
+        // The request itself waited if there were none.
+        if !is_empty {
+            self.pauses.note(!is_too_early && !new.is_empty());
+        }
         if is_too_early {
             self.tell(News::Unsent(ids(&new)));
             return Vec::new();
@@ -336,15 +361,25 @@ async fn wait_for(part: &mut Part, out: &SourceOutput) -> bool {
     is_safe
 }
 
-/// Sends a request for messages, waits for them, and notes them.
-async fn receive(api: &Api, body: Value, deliveries: &Mutex<Deliveries>) -> Result<Answer, CallError> {
+/// Sends a request for messages, waits for them, and notes them. The memory that they are expected to need is
+/// claimed already.
+async fn receive(
+    api: &Api,
+    body: Value,
+    deliveries: &Mutex<Deliveries>,
+    budget: &Budget,
+    expected: Lease,
+) -> Result<Answer, CallError> {
     let asked = Instant::now();
     let answer = api.ask("ReceiveMessage", body.to_string().into()).await?;
     if !answer.is_whole && !answer.body.is_empty() && answer.body.len() > super::MOST_ANSWER {
         return Ok(Answer::TooLong);
     }
+    // Its texts are copied.
+    let reading = budget.claim(answer.body.capacity() * 2);
     let Body { messages } = read(&api.request, &answer)?;
     let messages = messages.unwrap_or_default();
+    drop(answer);
     // Ids and handles are kept as long as a message is on its way.
     let is_long = |message: &Incoming| message.id.len().max(message.handle.len()) > LONGEST;
     if messages.len() > AT_ONCE || messages.iter().any(is_long) {
@@ -356,14 +391,17 @@ async fn receive(api: &Api, body: Value, deliveries: &Mutex<Deliveries>) -> Resu
     if messages.is_empty() && asked.elapsed() < POLL / 2 {
         tokio::time::sleep(POLL).await;
     }
-    let arrived = note(messages, &mut deliveries.lock());
+    let bytes = messages.iter().map(Incoming::bytes).sum();
+    let held = budget.claim(bytes);
+    drop((reading, expected));
+    let arrived = note(messages, bytes, held, &mut deliveries.lock());
     Ok(Answer::Messages(arrived))
 }
 
 /// Notes messages that arrived.
-fn note(messages: Vec<Incoming>, deliveries: &mut Deliveries) -> Arrived {
-    let bytes = messages.iter().map(Incoming::bytes).sum();
-    let mut arrived = Arrived { count: messages.len(), bytes, ..Arrived::default() };
+fn note(messages: Vec<Incoming>, bytes: usize, held: Lease, deliveries: &mut Deliveries) -> Arrived {
+    let (new, settled, count) = (Vec::new(), Vec::new(), messages.len());
+    let mut arrived = Arrived { new, settled, has_repeated: false, count, bytes, _held: held };
     for message in messages {
         let id: Arc<str> = message.id.as_str().into();
         match deliveries.arrive(&id, &message.handle) {

@@ -1,5 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -11,7 +12,7 @@ use thalweg_record::{Batch, Budget, Outcome};
 use thalweg_testbed::{Fault, Patience, Proxy, Rule, Times};
 use thalweg_testkit::amazon::AmazonServer;
 
-use super::AwsSqsSource;
+use super::{AwsSqsSource, concurrency};
 
 const WAIT: Duration = Duration::from_secs(30);
 
@@ -391,6 +392,68 @@ async fn messages_that_wait_for_a_slow_sink_are_kept_from_other_readers() {
             let handles = handles.lock();
             format!("{:?} were delivered, {:?} extended", handles.delivered, handles.extended)
         });
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_repeats_what_is_on_its_way_is_not_asked_without_end() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let amazon = AmazonServer::start().unwrap();
+    amazon.script(move |action, _| {
+        if action != "ReceiveMessage" {
+            return Some((200, json!({})));
+        }
+        count.fetch_add(1, Relaxed);
+        let message = json!({ "MessageId": "m", "ReceiptHandle": "h", "Body": "1" });
+        Some((200, json!({ "Messages": [message] })))
+    });
+    let options = scripted(&amazon, "concurrency: 1");
+    let source = testing::start::<AwsSqsSource>(&options, 1 << 16, BTreeMap::new());
+    let _open = take(&source, 1).await;
+    assert!(source.take_batch(Duration::from_secs(3)).await.is_none());
+    let asked = asked.load(Relaxed);
+    // With growing pauses, 50 take minutes.
+    assert!(asked < 50, "{asked} requests");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_is_claimed_while_it_is_read() {
+    const SIZE: usize = 8 << 20;
+    let handles = Mutex::new(Handles::default());
+    let amazon = AmazonServer::start().unwrap();
+    amazon.script(move |action, _| {
+        let mut handles = handles.lock();
+        Some(match action {
+            "ReceiveMessage" if handles.delivered.is_empty() => (200, handles.deliver(SIZE)),
+            _ => (200, json!({})),
+        })
+    });
+    let yaml = scripted(&amazon, "concurrency: 1, max_message_bytes: 1MiB, end_after_idle: 300ms");
+    let source = options::<AwsSqsSource>(&yaml).build(&context()).unwrap();
+    let budget = Budget::new(64 << 20);
+    let sent = testing::start_source_within(&budget, source, 1 << 16, BTreeMap::new()).finish().await;
+    assert!(sent.result.is_none() && sent.errors.len() == 1, "{:?}", sent.result);
+    let peak = budget.peak();
+    assert!(peak >= 2 * SIZE, "{peak} bytes were claimed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_whose_url_is_too_long_cannot_be_used() {
+    let amazon = AmazonServer::start().unwrap();
+    amazon.script(|action, _| {
+        (action == "GetQueueUrl").then(|| (200, json!({ "QueueUrl": "u".repeat(3000) })))
+    });
+    let sent = testing::read_all::<AwsSqsSource>(&yaml(&amazon, "q", ""), 1 << 16).await;
+    let error = sent.result.unwrap();
+    let text = error.full();
+    assert!(!error.kind().is_temporary() && text.contains("a URL of 3000 bytes, more than 2048"), "{text}");
+}
+
+#[test]
+fn with_little_memory_there_are_fewer_requests_at_the_same_time() {
+    for (wanted, mebibytes, expected) in [(4, 256, 4), (64, 256, 16), (4, 40, 2), (4, 16, 1), (4, 1, 1)] {
+        assert_eq!(concurrency(wanted, mebibytes << 20), expected, "{wanted} with {mebibytes} MiB");
     }
 }
 
