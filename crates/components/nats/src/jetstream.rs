@@ -7,9 +7,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use thalweg_engine::Error;
-use thalweg_redact::foreign;
+use thalweg_redact::{foreign, redacted_start};
 
 use crate::connection::Connection;
+
+/// The bytes of a text of the server that an error shows.
+const SHOWN: usize = 300;
 
 /// The subjects of JetStream.
 #[derive(Debug, Clone)]
@@ -32,11 +35,16 @@ pub(crate) struct Refusal {
 
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} (error {})", foreign(&self.description), self.err_code)
+        write!(f, "{} (error {})", shown(&self.description), self.err_code)
     }
 }
 
 impl std::error::Error for Refusal {}
+
+/// Returns the beginning of a text of the server, for an error. Secrets are replaced before it is cut.
+pub(crate) fn shown(text: &str) -> String {
+    foreign(&redacted_start(text, SHOWN)).into_owned()
+}
 
 /// The reason why a request has no result.
 #[derive(Debug)]
@@ -251,6 +259,14 @@ mod tests {
         assert_eq!((info.config.max_expires(), info.config.deliver_subject), (None, None));
         let little: ConsumerInfo = serde_json::from_str(r#"{"config":{}}"#).unwrap();
         assert_eq!((little.created(), little.config.ack_policy.as_str()), (String::new(), ""));
+    }
+
+    #[test]
+    fn of_a_long_description_the_beginning_is_shown_without_a_part_of_a_secret() {
+        thalweg_redact::keep("a-secret-at-the-cut", Some("${PW}"));
+        let description = format!("{}a-secret-at-the-cut{}", "x".repeat(SHOWN - 5), "y".repeat(500_000));
+        let refusal = Refusal { code: 400, err_code: 7, description };
+        assert_eq!(refusal.to_string(), format!("{}${{PW}} (error 7)", "x".repeat(SHOWN - 5)));
     }
 
     #[test]

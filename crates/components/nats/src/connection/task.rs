@@ -25,8 +25,10 @@ const ASK_EVERY: Duration = Duration::from_secs(10);
 const CLOSE: Duration = Duration::from_secs(1);
 /// The longest pause between two attempts to connect.
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
-/// A connection that lasted less is followed by a pause.
+/// A connection that lasted less is followed by a pause, which grows with each one in a row.
 const SHORT: Duration = Duration::from_secs(1);
+/// The number of short connections in a row after which users hear of it.
+const TOLD_AFTER: usize = 6;
 /// The number of rounds in which all servers refuse the user, after which the client ends. A server that
 /// starts may not know its users yet.
 const REFUSALS: usize = 6;
@@ -58,6 +60,7 @@ impl Drop for Ending {
 pub(super) async fn keep(shared: Arc<Shared>, servers: Servers, mut opened: Opened) {
     let shared = Ending(shared);
     let shared = &shared.0;
+    let mut short = 0;
     loop {
         let begun = Instant::now();
         match run(shared, opened).await {
@@ -68,9 +71,14 @@ pub(super) async fn keep(shared: Arc<Shared>, servers: Servers, mut opened: Open
             }
             End::Malformed(malformed) => return shared.end(&malformed.to_string()),
         }
+        short = short_in_a_row(short, begun.elapsed());
+        if short == TOLD_AFTER {
+            let reason = shared.explanation().unwrap_or_default();
+            tracing::warn!("each connection to a server of NATS breaks soon, which is retried: {reason}");
+        }
         opened = tokio::select! {
             () = shared.closing() => return,
-            reopened = reopen(shared, &servers, begun.elapsed() < SHORT) => match reopened {
+            reopened = reopen(shared, &servers, short) => match reopened {
                 Ok(reopened) => reopened,
                 Err(reason) => return shared.end(&reason),
             },
@@ -79,18 +87,23 @@ pub(super) async fn keep(shared: Arc<Shared>, servers: Servers, mut opened: Open
     }
 }
 
-/// Opens a connection, however long that takes.
+/// Returns the number of short connections in a row, with one that lasted this long.
+fn short_in_a_row(before: usize, lasted: Duration) -> usize {
+    if lasted < SHORT { before.saturating_add(1) } else { 0 }
+}
+
+/// Opens a connection, however long that takes. `short` connections in a row were there before.
 ///
 /// # Errors
 /// If a server does not speak the protocol, or all servers refuse the user. The text is the reason.
-async fn reopen(shared: &Shared, servers: &Servers, was_short: bool) -> Result<Opened, String> {
-    let mut attempt = usize::from(was_short);
+async fn reopen(shared: &Shared, servers: &Servers, short: usize) -> Result<Opened, String> {
+    let mut attempt = short;
     let (begun, mut refusals, mut is_told) = (Instant::now(), 0, false);
     loop {
         let mut refused = None;
         let mut are_all_refusing = true;
         for server in servers.to_try(&shared.learned()) {
-            attempt += 1;
+            attempt = attempt.saturating_add(1);
             tokio::time::sleep(pause(attempt)).await;
             let failure = match servers.open(&server).await {
                 Ok(opened) => return Ok(opened),
@@ -266,6 +279,17 @@ mod tests {
         written.unwrap();
         let error = write_all(&mut client, &bytes).await.unwrap_err();
         assert_eq!(error.to_string(), "the server takes nothing any more");
+    }
+
+    #[test]
+    fn the_pause_grows_with_each_short_connection_in_a_row() {
+        let (mut short, mut longest) = (0, Duration::ZERO);
+        for _ in 0..20 {
+            short = short_in_a_row(short, SHORT / 2);
+            longest = longest.max(pause(short + 1));
+        }
+        assert!(short == 20 && longest >= LONGEST_PAUSE / 2, "{short}, {longest:?}");
+        assert_eq!(pause(short_in_a_row(short, SHORT) + 1), Duration::ZERO);
     }
 
     #[test]

@@ -31,6 +31,11 @@ const WRITE: Duration = Duration::from_secs(1);
 /// The bytes of answers that may wait to be read. An answer is a subject without a payload.
 const ANSWERS: usize = 256 << 10;
 
+/// The bytes of the acknowledgements without an answer that are kept to be sent again, about, and those of
+/// each one beside its subject. The messages of the others are delivered again if they were lost.
+const KEPT: usize = 16 << 20;
+const BESIDE: usize = 100;
+
 /// News of the task that sends messages on.
 pub(super) enum News {
     /// Messages were sent on.
@@ -48,6 +53,8 @@ pub(super) struct Acknowledgements {
     settling: Settling<Vec<u64>>,
     /// The acknowledgements without an answer, by the number at the end of the subject for the answer.
     unanswered: BTreeMap<u64, Unanswered>,
+    /// The bytes of them, about.
+    kept: usize,
     next: u64,
 }
 
@@ -56,6 +63,12 @@ struct Unanswered {
     body: Bytes,
     sent: Instant,
     attempts: u32,
+}
+
+impl Unanswered {
+    fn size(&self) -> usize {
+        self.replies.iter().map(|reply| reply.len() + BESIDE).sum()
+    }
 }
 
 /// The connection over which acknowledgements are sent.
@@ -96,6 +109,7 @@ impl Acknowledgements {
             deliveries: Arc::new(Mutex::new(deliveries)),
             settling: Settling::default(),
             unanswered: BTreeMap::new(),
+            kept: 0,
             next: 0,
         }
     }
@@ -107,14 +121,21 @@ impl Acknowledgements {
         link: &mut Link<'_>,
         times: Times,
         out: &SourceOutput,
-        mut news: mpsc::UnboundedReceiver<News>,
+        mut news: mpsc::Receiver<News>,
     ) {
         let (mut progress, mut look) = (every((times.ack_wait / 3).max(LOOK)), every(LOOK));
         let (mut has_news, mut moved) = (true, Instant::now());
         loop {
             tokio::select! {
                 new = news.recv(), if has_news => match new {
-                    Some(News::Sent(sequences, settled)) => self.settling.add(sequences, settled),
+                    Some(News::Sent(sequences, settled)) => {
+                        // If the server takes acknowledgements slowly, those that wait do not become more.
+                        if let Some(settled) = self.settling.next_now() {
+                            moved = Instant::now();
+                            self.settled(link, times, out, settled).await;
+                        }
+                        self.settling.add(sequences, settled);
+                    }
                     Some(News::Settled(replies)) => self.answer(link, replies, Bytes::from_static(ACK)).await,
                     Some(News::Failed) => return self.give_back(link, out).await,
                     None => {
@@ -187,20 +208,34 @@ impl Acknowledgements {
         self.next += 1;
         let unanswered = Unanswered { replies, body, sent: Instant::now(), attempts: 1 };
         write_all(link, number, &unanswered).await;
+        self.kept += unanswered.size();
         self.unanswered.insert(number, unanswered);
+        // The last one is kept, however large it is.
+        while self.kept > KEPT && self.unanswered.len() > 1 {
+            if let Some((_, oldest)) = self.unanswered.pop_first() {
+                self.kept -= oldest.size();
+            }
+        }
     }
 
     /// Sends acknowledgements again that have no answer.
     async fn repeat(&mut self, link: &Link<'_>) {
-        self.unanswered
-            .retain(|_, unanswered| unanswered.attempts < ATTEMPTS || unanswered.sent.elapsed() < ANSWER);
+        let kept = &mut self.kept;
+        self.unanswered.retain(|_, unanswered| {
+            let is_kept = unanswered.attempts < ATTEMPTS || unanswered.sent.elapsed() < ANSWER;
+            *kept -= if is_kept { 0 } else { unanswered.size() };
+            is_kept
+        });
         if !link.connection.is_connected() {
             return;
         }
         for (number, unanswered) in &mut self.unanswered {
             if unanswered.sent.elapsed() >= ANSWER {
                 (unanswered.sent, unanswered.attempts) = (Instant::now(), unanswered.attempts + 1);
-                write_all(link, *number, unanswered).await;
+                if !write_all(link, *number, unanswered).await {
+                    // Each of the others could take as long.
+                    return;
+                }
             }
         }
     }
@@ -211,7 +246,9 @@ impl Acknowledgements {
         let number = number.and_then(|number| number.parse().ok());
         // No server has the consumer at the moment, so none has taken them.
         let is_taken = answer.status() != Some(status::NO_RESPONDERS);
-        is_taken && number.is_some_and(|number: u64| self.unanswered.remove(&number).is_some())
+        let taken = number.filter(|_| is_taken).and_then(|number: u64| self.unanswered.remove(&number));
+        self.kept -= taken.as_ref().map_or(0, Unanswered::size);
+        taken.is_some()
     }
 
     /// Says that all messages on their way are still being processed.
@@ -249,9 +286,9 @@ fn nak(delay: Duration) -> Bytes {
 }
 
 /// Writes acknowledgements, as far as the connection takes them: the others are repeated. The answer to the
-/// last one counts for all, so all go over one connection.
-async fn write_all(link: &Link<'_>, number: u64, unanswered: &Unanswered) {
-    let Some((last, others)) = unanswered.replies.split_last() else { return };
+/// last one counts for all, so all go over one connection. Returns true if all are written.
+async fn write_all(link: &Link<'_>, number: u64, unanswered: &Unanswered) -> bool {
+    let Some((last, others)) = unanswered.replies.split_last() else { return true };
     let (answer, epoch) = (format!("{}.{number}", link.inbox), link.connection.epoch());
     let written = async {
         for reply in others {
@@ -259,15 +296,14 @@ async fn write_all(link: &Link<'_>, number: u64, unanswered: &Unanswered) {
         }
         link.write(epoch, last, Some(&answer), &unanswered.body).await
     };
-    if link.connection.is_connected() {
-        // If it fails, no answer comes.
-        let _ = tokio::time::timeout(WRITE, written).await;
-    }
+    // If it fails, no answer comes.
+    link.connection.is_connected() && matches!(tokio::time::timeout(WRITE, written).await, Ok(Some(())))
 }
 
 #[cfg(test)]
 mod tests {
     use thalweg_engine::testing::options;
+    use thalweg_testbed::Patience;
 
     use super::*;
     use crate::options::ServerOptions;
@@ -300,5 +336,30 @@ mod tests {
         let answer = link.answers.next().await.unwrap();
         assert!(acknowledgements.answered(&link, &answer));
         assert!(acknowledgements.unanswered.is_empty());
+        assert_eq!(acknowledgements.kept, 0);
+    }
+
+    #[tokio::test]
+    async fn of_acknowledgements_that_a_server_never_answers_so_many_bytes_are_kept() {
+        let server = Scripted::start().await;
+        let servers = options::<ServerOptions>(&format!("{{ servers: '{}' }}", server.address()));
+        let (connection, peer) = tokio::join!(Connection::open(&servers, 1000), server.accept());
+        let connection = connection.unwrap();
+        let link = Link::new(&connection);
+        drop((peer, server));
+        let patience = Patience::begin();
+        while connection.is_connected() {
+            patience.check(|| "the connection broke".to_owned());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let mut acknowledgements = Acknowledgements::new(Deliveries::new("c".to_owned(), None));
+        let replies: Vec<Arc<str>> = vec!["x".repeat(1000).into(); 1000];
+        for _ in 0..100 {
+            acknowledgements.answer(&link, replies.clone(), Bytes::from_static(ACK)).await;
+        }
+        let sizes = acknowledgements.unanswered.values().map(Unanswered::size);
+        assert_eq!(sizes.sum::<usize>(), acknowledgements.kept);
+        assert!(acknowledgements.kept <= KEPT && acknowledgements.kept > KEPT / 2);
+        assert_eq!(acknowledgements.unanswered.last_key_value().map(|(number, _)| *number), Some(99));
     }
 }

@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, SecondsFormat};
 use futures_util::StreamExt;
 use thalweg_engine::Error;
-use thalweg_redact::foreign;
 
 use super::place::Place;
 use super::{NatsSource, POLL, Start};
 use crate::connection::{Connection, NotSent, Room, SUBSCRIPTION, Subscriber};
-use crate::jetstream::{Api, ConsumerInfo, Failure, NewConsumer, Pull, Refusal};
+use crate::jetstream::{Api, ConsumerInfo, Failure, NewConsumer, Pull, Refusal, shown};
 use crate::wire::{Message, Publication, status};
 
 /// The number of messages that a request is for.
@@ -22,6 +21,9 @@ const EXPIRES: Duration = Duration::from_secs(2);
 const LOST_AFTER: Duration = Duration::from_secs(1);
 /// The pause after a request that the server refused.
 const PAUSE: Duration = Duration::from_millis(500);
+/// The pauses after a request that the server ended before its time without a reason: the first one, and the
+/// longest.
+const EARLY: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
 /// How long the server may refuse all requests before the source looks for its stream and consumer again.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -157,6 +159,8 @@ pub(super) struct Requests<'a> {
     /// True if the next message is larger than a request is for.
     is_large: bool,
     pause_until: Option<Instant>,
+    /// The number of requests in a row that the server ended before their time.
+    early: u32,
     /// Since when the server refuses requests.
     refused: Option<Instant>,
     /// True if all messages were taken that had arrived by the end of the last call of [`next`](Self::next).
@@ -170,6 +174,7 @@ struct Pending {
     left: usize,
     /// The number of messages that it is for.
     all: usize,
+    since: Instant,
     until: Instant,
     epoch: u64,
 }
@@ -199,6 +204,7 @@ impl<'a> Requests<'a> {
             pending: None,
             is_large: false,
             pause_until: None,
+            early: 0,
             refused: None,
             is_drained: false,
             has_asked: false,
@@ -272,8 +278,9 @@ impl<'a> Requests<'a> {
             Err(NotSent::Lost(_)) => return Err(self.connection.lost()),
             Err(NotSent::Refused(reason)) => return Err(failed(reason)),
         }
-        let until = Instant::now() + self.expires + LOST_AFTER;
-        self.pending = Some(Pending { left: all, all, until, epoch });
+        let since = Instant::now();
+        let until = since + self.expires + LOST_AFTER;
+        self.pending = Some(Pending { left: all, all, since, until, epoch });
         self.has_asked = true;
         Ok(())
     }
@@ -283,7 +290,7 @@ impl<'a> Requests<'a> {
         if let Some(pending) = &mut self.pending {
             pending.left = pending.left.saturating_sub(1);
             if pending.left == 0 {
-                self.pending = None;
+                (self.pending, self.early) = (None, 0);
             }
         }
     }
@@ -295,7 +302,13 @@ impl<'a> Requests<'a> {
             // A sign of life.
             status::IDLE_HEARTBEAT => return Ok(()),
             // No message came in time.
-            status::TIMEOUT | status::NOT_FOUND => self.refused = None,
+            status::TIMEOUT | status::NOT_FOUND => {
+                self.refused = None;
+                if let Some(pending) = &self.pending {
+                    let (early, pause) = after_none(self.early, pending.since.elapsed(), self.expires);
+                    (self.early, self.pause_until) = (early, Some(Instant::now() + pause));
+                }
+            }
             // The request is full, or its first message is larger than all that was asked for. A request that
             // was refused for another reason is repeated after a pause.
             status::REQUEST_TERMINATED if !has_none => {}
@@ -306,7 +319,7 @@ impl<'a> Requests<'a> {
                 let since = *self.refused.get_or_insert_with(Instant::now);
                 if since.elapsed() >= PATIENCE {
                     self.refused = None;
-                    let text = foreign(text);
+                    let text = shown(text);
                     let reason = format!("the server answers requests for messages with {status} {text}");
                     return Err(Error::temporary(reason.trim_end()));
                 }
@@ -315,6 +328,18 @@ impl<'a> Requests<'a> {
         self.pending = None;
         Ok(())
     }
+}
+
+/// Returns how many requests in a row were ended before their time, and the pause before the next one, after
+/// a request for `expires` that `lasted` this long and that the server ended without a reason. Half of the
+/// time is enough, because clocks differ.
+fn after_none(early: u32, lasted: Duration, expires: Duration) -> (u32, Duration) {
+    let [first, longest] = EARLY;
+    if lasted >= expires / 2 {
+        // The time may be very short.
+        return (0, first.saturating_sub(lasted));
+    }
+    (early.saturating_add(1), (first * 2_u32.pow(early.min(10))).min(longest))
 }
 
 /// Returns the number and the text of a message that is about a request. A message of the stream has a
@@ -356,6 +381,19 @@ mod tests {
             let refused = serde_json::from_value(refused).unwrap();
             assert_eq!(is_final(&refused), expected, "{code}, {error}");
         }
+    }
+
+    #[test]
+    fn the_pause_grows_with_requests_that_end_before_their_time() {
+        let (mut early, mut pause) = (0, Duration::ZERO);
+        for expected in [50, 100, 200, 400, 800, 1000, 1000] {
+            (early, pause) = after_none(early, Duration::ZERO, EXPIRES);
+            assert_eq!(pause, Duration::from_millis(expected));
+        }
+        assert_eq!((early, after_none(u32::MAX, Duration::ZERO, EXPIRES).1), (7, pause));
+        assert_eq!(after_none(early, EXPIRES, EXPIRES), (0, Duration::ZERO));
+        // The requests of a consumer may end at once.
+        assert_eq!(after_none(early, Duration::ZERO, Duration::from_nanos(1)), (0, EARLY[0]));
     }
 
     #[test]

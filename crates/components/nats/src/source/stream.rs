@@ -3,6 +3,7 @@
 //! Three tasks run side by side: one asks for messages and waits for memory and the pipelines, one
 //! acknowledges, and one asks the server now and then how far the consumer is.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -29,6 +30,10 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 const REMEMBER: Duration = Duration::from_secs(30);
 /// The time that servers wait for an acknowledgement if a consumer does not say it.
 const ACK_WAIT: Duration = Duration::from_secs(30);
+
+/// The news that may wait for the task that acknowledges. A server that reads acknowledgements slowly gets no
+/// further messages taken.
+const NEWS: usize = 16;
 
 /// Reads a stream.
 pub(super) struct Stream {
@@ -94,7 +99,7 @@ impl Stream {
         let ack_wait = consumer.info.config.ack_wait().unwrap_or(ACK_WAIT);
         let times = Times { ack_wait, retry_delay: self.config.retry_delay.duration() };
         let (deliveries, floor) = (kept.deliveries.clone(), Floor::default());
-        let (tell, news) = mpsc::unbounded_channel();
+        let (tell, news) = mpsc::channel(NEWS);
         let passing = Passing { of: self, consumer, deliveries: &deliveries, floor: &floor, partition, tell };
         let work = async {
             let keep = kept.keep(&mut link, times, &positions, news);
@@ -138,7 +143,7 @@ struct Passing<'a> {
     deliveries: &'a Mutex<Deliveries>,
     floor: &'a Floor,
     partition: Arc<str>,
-    tell: mpsc::UnboundedSender<News>,
+    tell: mpsc::Sender<News>,
 }
 
 impl Passing<'_> {
@@ -147,11 +152,11 @@ impl Passing<'_> {
         match read {
             Ok(()) => {
                 // These are given back.
-                self.new_ones(requests.rest());
+                self.new_ones(requests.rest()).await;
                 // Some messages are settled only when the input has ended.
                 out.end();
             }
-            Err(_) => self.tell(News::Failed),
+            Err(_) => self.tell(News::Failed).await,
         }
         read
     }
@@ -198,7 +203,7 @@ impl Passing<'_> {
     }
 
     async fn pass_on(&self, arrived: Vec<Message>, out: &mut SourceOutput) -> Result<(), Error> {
-        let new = self.new_ones(arrived);
+        let new = self.new_ones(arrived).await;
         let mut rest = &new[..];
         // The others are given back.
         while !rest.is_empty() && !out.is_stopping() {
@@ -211,27 +216,14 @@ impl Passing<'_> {
     }
 
     /// Returns the messages that were not delivered before.
-    fn new_ones(&self, arrived: Vec<Message>) -> Vec<Incoming> {
-        let mut deliveries = self.deliveries.lock();
-        let (mut new, mut settled, mut ignored) = (Vec::new(), Vec::new(), 0);
-        for message in arrived {
-            let place = message.reply.as_ref().and_then(|reply| Place::of(reply));
-            let (Some(place), Some(reply)) = (place, message.reply.clone()) else {
-                ignored += 1;
-                continue;
-            };
-            match deliveries.arrive(&place, &reply) {
-                Arrival::New => new.push(Incoming { message, place: Some(place) }),
-                Arrival::OnItsWay => {}
-                Arrival::Settled => settled.push(reply),
-            }
-        }
+    async fn new_ones(&self, arrived: Vec<Message>) -> Vec<Incoming> {
+        let Sorted { new, settled, ignored } = sort(&mut self.deliveries.lock(), arrived);
         if ignored > 0 {
             let stream = &self.of.stream;
             tracing::warn!("{ignored} messages of `{stream}` have no place in it, and are ignored");
         }
         if !settled.is_empty() {
-            self.tell(News::Settled(settled));
+            self.tell(News::Settled(settled.into_values().collect())).await;
         }
         new
     }
@@ -249,7 +241,7 @@ impl Passing<'_> {
         };
         match sent {
             Ok(settled) => {
-                self.tell(News::Sent(sequences, settled));
+                self.tell(News::Sent(sequences, settled)).await;
                 Ok(())
             }
             Err(error) => {
@@ -259,8 +251,65 @@ impl Passing<'_> {
         }
     }
 
-    fn tell(&self, news: News) {
+    async fn tell(&self, news: News) {
         // The other task ends after this one.
-        let _ = self.tell.send(news);
+        let _ = self.tell.send(news).await;
+    }
+}
+
+/// Messages that have arrived, by what is to be done with them.
+#[derive(Default)]
+struct Sorted {
+    new: Vec<Incoming>,
+    /// The subjects for the acknowledgements of messages that were settled, by number. Of each message the
+    /// last one counts.
+    settled: BTreeMap<u64, Arc<str>>,
+    /// How many have no place in the stream.
+    ignored: usize,
+}
+
+fn sort(deliveries: &mut Deliveries, arrived: Vec<Message>) -> Sorted {
+    let mut sorted = Sorted::default();
+    for message in arrived {
+        let place = message.reply.as_ref().and_then(|reply| Place::of(reply));
+        let (Some(place), Some(reply)) = (place, message.reply.clone()) else {
+            sorted.ignored += 1;
+            continue;
+        };
+        match deliveries.arrive(&place, &reply) {
+            Arrival::New => sorted.new.push(Incoming { message, place: Some(place) }),
+            Arrival::OnItsWay => {}
+            Arrival::Settled => drop(sorted.settled.insert(place.sequence, reply)),
+        }
+    }
+    sorted
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::wire::Headers;
+
+    #[test]
+    fn of_a_settled_message_that_comes_again_and_again_only_the_last_reply_is_kept() {
+        let message = |delivery: usize| Message {
+            subject: "s".into(),
+            reply: Some(format!("$JS.ACK.S.c.{delivery}.7.{delivery}.5.0").into()),
+            headers: Headers::default(),
+            headers_size: 0,
+            payload: Bytes::new(),
+            size: 0,
+        };
+        let mut deliveries = Deliveries::new("c".to_owned(), None);
+        let first = sort(&mut deliveries, vec![message(1), message(2)]);
+        assert_eq!((first.new.len(), first.settled.len()), (1, 0));
+        deliveries.send(first.new.iter().filter_map(|incoming| incoming.place.as_ref()));
+        deliveries.settle(&[7]);
+        let again = sort(&mut deliveries, (3..2000).map(message).collect());
+        assert!(again.new.is_empty() && again.ignored == 0);
+        let expected: Arc<str> = "$JS.ACK.S.c.1999.7.1999.5.0".into();
+        assert_eq!(again.settled, BTreeMap::from([(7, expected)]));
     }
 }
