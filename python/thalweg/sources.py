@@ -274,7 +274,8 @@ def aws_sqs(
         retry_delay: How long SQS waits before it delivers a message again that could not be delivered. The
             default is 1 s. By default `"1s"`.
         concurrency: The number of requests that wait for messages at the same time. Each gets up to 10 messages.
-            As many may delete some. The default is 4. By default `4`.
+            As many may delete some. The default is 4. There is at most one for each 16 MiB of `memory`. By
+            default `4`.
         fields: Parts of the message that become fields, under the same names: `id`, `time` (when it was sent),
             `deliveries` (how many times it was delivered), `message_group`, `deduplication_id`, `sequence` (its
             number in a queue in order), and attributes as `attribute.Name`.
