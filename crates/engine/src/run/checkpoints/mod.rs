@@ -1,0 +1,439 @@
+//! The saved state of a run: the checkpoints of its sources and the states of its sinks and transforms,
+//! together, twice a second.
+//!
+//! Each [group](super::groups) of connected components has checkpoints of its own. If its sources read their
+//! input again after a crash, a checkpoint is taken while nothing moves: the sources are held back, what is
+//! in flight is settled, the sinks flush, and the state is copied. So it has exactly what the positions
+//! cover, in every sink. The state is written after the sources continue.
+//!
+//! See docs/decisions/019-a-checkpoint-covers-output-and-input-together.md and
+//! docs/decisions/074-a-checkpoint-is-taken-while-nothing-moves.md.
+
+mod lazy_store;
+mod timer;
+mod uncovered;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use thalweg_runtime::{Failpoint, Traffic};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::RunFailure;
+use super::flushes::Flushes;
+use super::saves::Saver;
+use super::sink::{CheckpointBarrier, Uncommitted};
+use crate::Error;
+use crate::component::Transform;
+use crate::positions::Positions;
+use crate::store::DeadLetterId;
+use timer::{LONGEST_PAUSE, SaveTimer};
+
+pub(super) use lazy_store::LazyStore;
+pub(super) use uncovered::{begin, begin_beside, begin_parts};
+
+/// How long the sources are held back at most: a sink that retries would hold them back without end. Then the
+/// settled messages are saved while others move, as often as usual, until the longest pause is over. A run
+/// that resumes there may write those twice.
+const LONGEST_HOLD: Duration = Duration::from_secs(5);
+/// The time in which the process certainly ran, of the time that the sources are held back.
+const HOLD_STEP: Duration = Duration::from_millis(100);
+/// The same as [`LONGEST_HOLD`] if more depends on it: a transform has an exact state (see
+/// [`Transform::is_exact`]), or one of several sinks is slow, and the others would write messages twice.
+const LONGEST_EXACT_HOLD: Duration = Duration::from_mins(1);
+
+/// A component's name, and where its task puts its state for the next save.
+pub(super) type SavedState = (Arc<str>, StateSlot);
+
+/// Where a task puts the state of a component for the next save.
+pub(super) type StateSlot = Arc<Mutex<Option<Value>>>;
+
+/// A transform whose state is saved. Its worker locks it while it is called, so a checkpoint has its state
+/// between two batches.
+pub(super) type SharedTransform = Arc<Mutex<Box<dyn Transform>>>;
+
+/// The positions of components, in the order in which they are saved.
+pub(super) type ComponentPositions = Vec<(Arc<str>, Arc<Positions>)>;
+
+/// The state that a group of components saves, and its store.
+pub(super) struct Checkpoints {
+    pub(super) store: Arc<LazyStore>,
+    /// False if the run keeps no checkpoints. Then [`save`](Self::save) only removes dead letters that are
+    /// processed again.
+    pub(super) are_kept: bool,
+    pub(super) positions: ComponentPositions,
+    pub(super) states: Vec<SavedState>,
+    pub(super) transforms: Vec<(StateSlot, SharedTransform)>,
+    pub(super) barrier: CheckpointBarrier,
+    pub(super) saver: Saver,
+    pub(super) traffic: Arc<Traffic>,
+    pub(super) flushes: Arc<Flushes>,
+    pub(super) uncommitted: Uncommitted,
+    /// True if all sources of the group read their input again from their positions.
+    pub(super) rereads: bool,
+    /// True if a checkpoint covers the dead letters before it. Not so with buffers on disk: after a kill, a
+    /// letter whose message comes again is there twice.
+    pub(super) covers_letters: bool,
+    /// True once there is state that must be saved while nothing moves: see
+    /// [`must_be_still`](Self::must_be_still).
+    pub(super) has_state: AtomicBool,
+    /// True once a transform has an exact state: then a checkpoint is taken while nothing moves, or after a
+    /// minute in which something always moved. (Rejected: only while nothing moves. Behind a slow `limit`
+    /// there would never be one.)
+    pub(super) is_exact: AtomicBool,
+    /// True from `pre_commit` of transforms until a checkpoint with their states is saved.
+    pub(super) is_behind: AtomicBool,
+}
+
+/// When a snapshot is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Moment {
+    /// Nothing moves, and all sinks have flushed.
+    Still,
+    /// Messages move.
+    Moving,
+    /// Messages have moved for the longest hold: the state of transforms that count need not be exact.
+    TooLong,
+}
+
+/// The data of one save, copied at one moment.
+struct Snapshot {
+    /// The number of the save.
+    number: u64,
+    moved: Vec<(Arc<str>, Arc<str>, Option<Value>)>,
+    states: Vec<(Arc<str>, Value)>,
+    /// The dead letters that are covered: see [`Store::save`].
+    letters: Vec<(Arc<str>, Option<DeadLetterId>)>,
+}
+
+impl Checkpoints {
+    /// Takes checkpoints until it is dropped, or one cannot be saved: the failure goes to `failed`.
+    pub(super) async fn keep(self: Arc<Self>, failed: mpsc::UnboundedSender<RunFailure>) {
+        let mut timer = SaveTimer::new();
+        // No checkpoint holds the sources back before.
+        let mut moving_until = Instant::now();
+        loop {
+            tokio::select! {
+                haste = self.saver.asked() => {
+                    timer.ask(haste);
+                    continue;
+                }
+                () = timer.due() => {}
+            }
+            let may_hold = Instant::now() >= moving_until;
+            match self.checkpoint(may_hold).await {
+                Ok(held) if held >= self.longest_hold() => moving_until = Instant::now() + LONGEST_PAUSE,
+                Ok(held) => timer.rest_after(held),
+                Err(error) => {
+                    // The supervisor is gone when the run is over.
+                    let _ = failed.send(error.into());
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes a checkpoint. Returns how long it held the sources back.
+    async fn checkpoint(&self, may_hold: bool) -> Result<Duration, Error> {
+        if !may_hold {
+            return self.save().map(|()| Duration::ZERO);
+        }
+        if !self.must_be_still() && self.save_without_state()? {
+            return Ok(Duration::ZERO);
+        }
+        let number = self.saver.begin();
+        if self.is_idle() {
+            self.saver.complete(number);
+            return Ok(Duration::ZERO);
+        }
+        let start = Instant::now();
+        self.find_exact();
+        match self.patiently(self.still_snapshot()).await.map(Result::transpose) {
+            Some(Some(snapshot)) => {
+                let held = start.elapsed();
+                self.write_blocking(snapshot?)?;
+                return Ok(held);
+            }
+            // The run is failing, and the state of what failed must not be saved.
+            Some(None) => {}
+            None => {
+                tracing::debug!("a checkpoint was taken while messages move: a component takes long");
+                if let Some(snapshot) = self.snapshot(Moment::TooLong)? {
+                    self.write_blocking(snapshot)?;
+                }
+            }
+        }
+        Ok(start.elapsed())
+    }
+
+    /// Waits for a snapshot, as long as the sources may be held back. Only time in which the process runs
+    /// counts: after a pause of the machine, what is in flight has had no time to arrive.
+    async fn patiently<T>(&self, snapshot: impl Future<Output = T>) -> Option<T> {
+        let mut snapshot = std::pin::pin!(snapshot);
+        let mut held = Duration::ZERO;
+        while held < self.longest_hold() {
+            tokio::select! {
+                biased;
+                snapshot = &mut snapshot => return Some(snapshot),
+                () = tokio::time::sleep(HOLD_STEP) => held += HOLD_STEP,
+            }
+        }
+        None
+    }
+
+    /// Finds out whether a transform has an exact state.
+    fn find_exact(&self) {
+        for (slot, transform) in &self.transforms {
+            if let Some(mut transform) = transform.try_lock() {
+                self.take_state(slot, &mut **transform);
+            }
+        }
+    }
+
+    /// Takes the state of a transform, which returns it once. The slot has one that could not be saved.
+    fn take_state(&self, slot: &StateSlot, transform: &mut dyn Transform) {
+        let mut slot = slot.lock();
+        *slot = transform.state().or(slot.take());
+        if self.rereads && slot.is_some() && transform.is_exact() {
+            self.is_exact.store(true, Relaxed);
+        }
+    }
+
+    fn longest_hold(&self) -> Duration {
+        let has_several_sinks = self.states.len() > self.transforms.len() + 1;
+        match self.is_exact.load(Relaxed) || has_several_sinks {
+            true => LONGEST_EXACT_HOLD,
+            false => LONGEST_HOLD,
+        }
+    }
+
+    /// Holds the sources back, lets what is in flight be settled, and copies the state. Returns None if a
+    /// batch has failed.
+    async fn still_snapshot(&self) -> Result<Option<Snapshot>, Error> {
+        let hold = self.traffic.hold().await;
+        self.flushes.flush().await;
+        // A sink whose flush fails sends its messages to the other sinks of a failover.
+        while !self.traffic.is_still() {
+            hold.still().await;
+            self.flushes.flush().await;
+        }
+        if self.has_failed() {
+            return Ok(None);
+        }
+        thalweg_runtime::blocking(|| self.snapshot(Moment::Still))
+    }
+
+    /// True if a checkpoint is consistent only while nothing moves: messages come again, and a component or
+    /// the dead letters would have some of them twice.
+    fn must_be_still(&self) -> bool {
+        let has_state = || self.states.iter().any(|(_, state)| state.lock().is_some());
+        let has_letters = || self.store.opened().is_some_and(|store| store.last_letter().is_some());
+        if self.rereads && (!self.transforms.is_empty() || has_state() || has_letters()) {
+            self.has_state.store(true, Relaxed);
+        }
+        self.are_kept && self.has_state.load(Relaxed)
+    }
+
+    /// True if there is something to do when a checkpoint is due.
+    pub(super) fn is_due(&self) -> bool {
+        self.are_kept || self.store.replays()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.positions.iter().any(|(_, positions)| positions.has_failed())
+    }
+
+    /// True if nothing was sent or settled since the last checkpoint.
+    fn is_idle(&self) -> bool {
+        let has_news =
+            |transform: &SharedTransform| transform.try_lock().is_some_and(|transform| transform.has_news());
+        self.positions.iter().all(|(_, positions)| positions.is_idle())
+            && self.states.iter().all(|(_, state)| state.lock().is_none())
+            && !self.transforms.iter().any(|(_, transform)| has_news(transform))
+    }
+
+    /// Saves what is settled, last of all, when the tasks of the run have ended. State with messages in
+    /// flight when a component failed, or when the run gave them up, is not consistent: the last checkpoint
+    /// stays.
+    ///
+    /// # Errors
+    /// As [`save`](Self::save).
+    pub(super) fn save_last(&self, gave_up: bool) -> Result<(), Error> {
+        if !self.is_due() {
+            return Ok(());
+        }
+        let is_still = self.must_be_still();
+        // Also if one sink alone has a state: it may have a part of a batch that a transform divided.
+        if is_still && (gave_up || self.has_failed() || !self.traffic.is_still()) {
+            return Ok(());
+        }
+        if is_still && self.is_behind.load(Relaxed) {
+            // A checkpoint failed. With the next `pre_commit`, a transform forgets what the last saved one
+            // needs.
+            let Some(snapshot) = self.snapshot(Moment::TooLong)? else { return Ok(()) };
+            self.write_blocking(snapshot)?;
+        }
+        let moment = if is_still { Moment::Still } else { Moment::Moving };
+        let Some(mut snapshot) = self.snapshot(moment)? else { return Ok(()) };
+        // Nothing comes again of what the dead letters have.
+        snapshot.letters.iter_mut().for_each(|(_, covered)| *covered = None);
+        self.write_blocking(snapshot)?;
+        if is_still {
+            // Now the transforms know that this checkpoint is saved, and forget what only earlier ones need.
+            for (_, transform) in &self.transforms {
+                transform.try_lock().map_or(Ok(()), |mut transform| transform.pre_commit())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Saves what changed, while messages may move. Blocks its thread.
+    ///
+    /// # Errors
+    /// If the store cannot be written. The changes are then saved by the next call.
+    pub(super) fn save(&self) -> Result<(), Error> {
+        if !self.is_due() {
+            return Ok(());
+        }
+        self.snapshot(Moment::Moving)?.map_or(Ok(()), |snapshot| self.write_blocking(snapshot))
+    }
+
+    /// As [`save`](Self::save), unless a component has a state that must be saved while nothing moves.
+    /// Returns false then.
+    fn save_without_state(&self) -> Result<bool, Error> {
+        let Some(snapshot) = self.snapshot(Moment::Moving)? else { return Ok(true) };
+        if self.are_kept && self.rereads && !snapshot.states.is_empty() {
+            self.put_back(snapshot.moved, snapshot.states);
+            return Ok(false);
+        }
+        self.write_blocking(snapshot).map(|()| true)
+    }
+
+    /// True if sinks have ended with steps that wait for the last checkpoint.
+    pub(super) fn has_uncommitted(&self) -> bool {
+        !self.uncommitted.lock().is_empty()
+    }
+
+    /// Lets the sinks make visible what the last checkpoint covers, at the end of the run.
+    ///
+    /// # Errors
+    /// The first permanent error of a sink.
+    pub(super) async fn commit(&self) -> Result<(), RunFailure> {
+        let ended = std::mem::take(&mut *self.uncommitted.lock());
+        for sink in ended {
+            sink.commit().await?;
+        }
+        Ok(())
+    }
+
+    /// Copies the state. Returns None if a transform is at work for longer than [`LONGEST_HOLD`], if its
+    /// state must be exact and messages move, or if what it kept has failed or moves.
+    ///
+    /// The positions are taken before the states. Messages that a position covers were written before they
+    /// were settled, so the states are of the same moment or a later one, never of an earlier one. A
+    /// transform that writes to its journal blocks the thread.
+    fn snapshot(&self, moment: Moment) -> Result<Option<Snapshot>, Error> {
+        let number = self.saver.begin();
+        // Before the barrier: a transform that is at work must not hold up the sinks.
+        let locked = self.transforms.iter().map(|(_, transform)| transform.try_lock_for(LONGEST_HOLD));
+        let Some(mut transforms) = locked.collect::<Option<Vec<_>>>() else { return Ok(None) };
+        let is_moving = moment != Moment::Still;
+        // In this order: what fails meanwhile has failed before it is no longer on its way.
+        let is_owed =
+            |transform: &dyn Transform| is_moving && transform.is_delivering() || transform.has_failed();
+        if transforms.iter().any(|transform| is_owed(&***transform)) {
+            return Ok(None);
+        }
+        if moment == Moment::Still {
+            self.is_behind.store(true, Relaxed);
+            Failpoint::PreCommitBefore.pass();
+            transforms.iter_mut().try_for_each(|transform| transform.pre_commit())?;
+            Failpoint::PreCommitAfter.pass();
+        }
+        for ((slot, _), transform) in self.transforms.iter().zip(&mut transforms) {
+            self.take_state(slot, &mut ***transform);
+        }
+        if moment == Moment::Moving && self.is_exact.load(Relaxed) {
+            return Ok(None);
+        }
+        let _barrier = self.barrier.write();
+        let mut moved = Vec::new();
+        for (source, positions) in &self.positions {
+            let changes = positions.take_changes().into_iter();
+            moved.extend(changes.map(|(partition, offset)| (source.clone(), partition, offset)));
+        }
+        let states = self.states.iter();
+        let states = states.filter_map(|(name, state)| Some((name.clone(), state.lock().take()?))).collect();
+        Ok(Some(Snapshot { number, moved, states, letters: self.covered_letters() }))
+    }
+
+    /// The last dead letter, for each source whose messages come again after it.
+    fn covered_letters(&self) -> Vec<(Arc<str>, Option<DeadLetterId>)> {
+        let Some(store) = self.store.opened().filter(|_| self.covers_letters) else { return Vec::new() };
+        let last = store.last_letter().unwrap_or_default();
+        self.positions.iter().map(|(source, _)| (source.clone(), Some(last))).collect()
+    }
+
+    fn write_blocking(&self, snapshot: Snapshot) -> Result<(), Error> {
+        thalweg_runtime::blocking(|| self.write(snapshot))
+    }
+
+    fn write(&self, snapshot: Snapshot) -> Result<(), Error> {
+        let Snapshot { number, moved, states, letters } = snapshot;
+        // With the mark of a run that has ended, the next one would remove the letters of a replay.
+        let clears_marks = letters.iter().any(|(_, covered)| covered.is_none());
+        if !moved.is_empty() || !states.is_empty() || clears_marks {
+            let saved = Failpoint::CheckpointBefore.check().map_err(unwritable);
+            let saved = saved.and_then(|()| match self.are_kept {
+                true => self.store.get()?.save(&moved, &states, &letters),
+                false => Ok(()),
+            });
+            let saved = saved.and_then(|()| self.store.remove_replayed(&moved));
+            if let Err(error) = saved {
+                self.put_back(moved, states);
+                return Err(error);
+            }
+            Failpoint::CheckpointAfter.pass();
+            for (source, partition, offset) in &moved {
+                self.of(source).for_each(|positions| positions.note_stored(partition, offset.as_ref()));
+            }
+        }
+        self.is_behind.store(false, Relaxed);
+        self.saver.complete(number);
+        Ok(())
+    }
+
+    /// Without this, a later save would put newer states of sinks beside older positions of sources, and what
+    /// lies between would be written twice by the next run.
+    fn put_back(&self, moved: Vec<(Arc<str>, Arc<str>, Option<Value>)>, states: Vec<(Arc<str>, Value)>) {
+        for (source, partition, _) in moved {
+            self.of(&source).for_each(|positions| positions.put_back(&partition));
+        }
+        for (component, state) in states {
+            if let Some((_, slot)) = self.states.iter().find(|(name, _)| *name == component) {
+                slot.lock().get_or_insert(state);
+            }
+        }
+    }
+
+    fn of(&self, source: &Arc<str>) -> impl Iterator<Item = &Arc<Positions>> {
+        self.positions.iter().filter(move |(name, _)| name == source).map(|(_, positions)| positions)
+    }
+
+    /// For each component with unsettled batches: how many messages or files are in these.
+    pub(super) fn unsettled(&self) -> Vec<(Arc<str>, u64)> {
+        let counts = self.positions.iter().map(|(name, positions)| (name.clone(), positions.unsettled()));
+        counts.filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+fn unwritable(error: std::io::Error) -> Error {
+    Error::permanent("the state cannot be written").caused_by(error)
+}
+
+#[cfg(test)]
+mod tests;
