@@ -206,6 +206,32 @@ fn a_run_whose_dead_letters_are_full_goes_on_once_some_are_removed() {
     assert!(first.code == Some(2) && first.err.contains("there is no dead letter 1"), "{}", first.err);
 }
 
+/// None of the messages is acknowledged before all of them are kept.
+#[test]
+fn a_batch_with_more_dead_letters_than_may_be_kept_passes_as_some_are_removed() {
+    const MESSAGES: u64 = 50;
+    let text = "dead_letters: { max_count: 10, when_full: wait }\n\
+                sources: { in: { file: { path: in.jsonl, follow: true } } }\n\
+                pipelines: { main: { from: in, to: out, transforms: [parse_json] } }\nsinks: { out: discard }\n";
+    let house = House::with(&[("c.yaml", text), ("in.jsonl", &"broken\n".repeat(MESSAGES as usize))]);
+    let (service, _log, address) = listening(&house, &["--state", "state"]);
+    let kept = || -> u64 {
+        let (_, metrics) = asked(&address, "/metrics");
+        let line = metrics.lines().find_map(|line| line.strip_prefix("thalweg_dead_letters_total "));
+        line.unwrap_or_default().parse().unwrap_or_default()
+    };
+    let patience = Patience::begin();
+    let mut seen = 0;
+    while kept() < MESSAGES {
+        patience.check(|| format!("{} letters are kept", kept()));
+        if kept() > seen {
+            seen = kept();
+            house.run(&["errors", "clear", "c.yaml", "--state", "state", "--yes"]);
+        }
+    }
+    service.stop();
+}
+
 #[test]
 fn a_line_of_the_log_names_the_component_and_the_time() {
     let house = House::with(&[(

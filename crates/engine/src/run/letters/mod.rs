@@ -173,17 +173,27 @@ impl Keeper<'_> {
         Ok(())
     }
 
-    /// Writes letters, all of them, as soon as they fit.
-    async fn write_with_room(&mut self, letters: &[DeadLetter]) -> Result<(), RunFailure> {
-        loop {
+    /// Writes letters, all of them, as soon as they fit. If the run waits for room, they are written in parts:
+    /// more letters than the store may have would wait for ever.
+    async fn write_with_room(&mut self, mut letters: &[DeadLetter]) -> Result<(), RunFailure> {
+        let may_divide = self.task.limits.when_full == WhenFull::Wait;
+        let mut most = letters.len();
+        while !letters.is_empty() {
             // Counted before the attempt, so that no removal is missed.
             let before = self.count()?;
-            if self.write(letters.iter())? != Added::Full {
-                self.task.metrics.set_retrying(None);
-                return Ok(());
+            let (first, rest) = letters.split_at(most);
+            if self.write(first.iter())? != Added::Full {
+                letters = rest;
+            } else if may_divide && most > 1 {
+                most /= 2;
+                continue;
+            } else {
+                self.removal(before).await?;
             }
-            self.removal(before).await?;
+            most = letters.len();
         }
+        self.task.metrics.set_retrying(None);
+        Ok(())
     }
 
     /// The number of letters in the store.

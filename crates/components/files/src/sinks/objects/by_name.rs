@@ -444,6 +444,7 @@ impl ByName {
 #[async_trait]
 impl Sink for ByName {
     async fn open(&mut self, saved: Option<Value>) -> Result<(), Error> {
+        self.model.spares_former &= saved.is_none();
         let saved: SavedNames = match saved {
             Some(saved) => serde_json::from_value(saved).map_err(|_| unusable(OTHER_SINK))?,
             None => SavedNames::default(),

@@ -49,7 +49,8 @@ impl Messages {
             self.object.number += 1;
         }
         // Of a name that messages decide, this run and those before it know the numbers.
-        if !self.object.is_claimed && (self.takes_free || is_further && self.ids.is_none()) {
+        let is_first = self.spares_former && self.object.number == 1;
+        if !self.object.is_claimed && (self.takes_free || is_first || is_further && self.ids.is_none()) {
             self.object.number = self.free(self.object.number).await?;
             if is_further && self.ids.is_none() {
                 let (first, path) = (self.path(1), self.path(self.object.number));

@@ -84,6 +84,9 @@ pub(super) struct Messages {
     /// True if every object is one that did not exist. No state tells which existing ones are this sink's,
     /// and their messages never come again: a replay, or a service without a state.
     takes_free: bool,
+    /// True if the first object is one that did not exist: with a state that has nothing of this sink, those
+    /// that exist are of a sink of another name or state.
+    pub(super) spares_former: bool,
     /// The number of batches that became durable since the engine last asked.
     take_committed: usize,
     /// True if the input has ended.
@@ -112,6 +115,7 @@ impl Messages {
             writers: config.writers,
             // A table cannot be resumed. Neither can an object whose parts do not end where batches end.
             resumes: journal.is_some() && config.encode.table().is_none() && !target.limits.equal_parts,
+            spares_former: journal.is_some() && config.existing.is_none(),
             journal,
             object: Object::new(1),
             rewrites: context.resends,
@@ -142,6 +146,7 @@ impl Messages {
             object: Object::new(number),
             rewrites: self.rewrites,
             takes_free: self.takes_free,
+            spares_former: self.spares_former,
             take_committed: 0,
             is_finished: false,
             steps: VecDeque::new(),

@@ -221,6 +221,28 @@ async fn messages_of_a_replay_are_never_written_over_others() {
 }
 
 #[tokio::test]
+async fn a_sink_without_a_saved_state_writes_over_no_object_of_a_former_one_unless_it_is_told_to() {
+    for (rest, first, second) in [
+        ("", "all.log", "all-00002.log"),
+        (", rotate: { size: 1GiB }", "all-00001.log", "all-00002.log"),
+        (", existing: replace", "all.log", "all.log"),
+    ] {
+        let mut runs = Runs::new(rest, 1);
+        runs.run(&["one"], Ending::Whole).await;
+        // The same folder, and a state that does not have this sink: it was renamed, or the state is new.
+        runs.saved = None;
+        runs.run(&["two"], Ending::Killed).await;
+        runs.run(&["two"], Ending::Whole).await;
+        let mut expected = named(&[(first, "one\n"), (second, "two\n")]);
+        if first == second {
+            expected.remove(0);
+        }
+        expected.sort();
+        assert_eq!(runs.objects(), expected, "{rest}");
+    }
+}
+
+#[tokio::test]
 async fn messages_of_a_service_are_never_written_over_others_even_without_a_state() {
     for (rest, first) in [("", "all.log"), (", rotate: { size: 1GiB }", "all-00001.log")] {
         let runs = Runs::new(rest, 1);
