@@ -173,8 +173,8 @@ impl Keeper<'_> {
         Ok(())
     }
 
-    /// Writes letters, all of them, as soon as they fit. If the run waits for room, they are written in parts:
-    /// more letters than the store may have would wait for ever.
+    /// Writes letters, all of them, as soon as they fit. If the run waits for room, they are written in
+    /// parts: more letters than the store may have would wait for ever.
     async fn write_with_room(&mut self, mut letters: &[DeadLetter]) -> Result<(), RunFailure> {
         let may_divide = self.task.limits.when_full == WhenFull::Wait;
         let mut most = letters.len();

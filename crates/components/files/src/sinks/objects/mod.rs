@@ -101,7 +101,8 @@ pub struct ObjectsSink {
     #[schemars(example = &"{date}/{name}")]
     pub name: Option<ObjectName>,
     /// The action if the object exists. The default is `replace`; for files of a source that gets them only
-    /// once, such as uploads, and beside `remove`, it is `rename`.
+    /// once, such as uploads, and beside `remove`, it is `rename`. Without this option, messages of a run
+    /// with `--state` replace no object that the state does not know: they go to one with a further number.
     pub existing: Option<Existing>,
     /// The action if a file cannot be written for a reason that may pass, such as a store that does not
     /// answer. The default is `retry`. Messages are always retried.
