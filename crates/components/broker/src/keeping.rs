@@ -15,6 +15,24 @@ use tokio::task::JoinSet;
 /// count from the last progress.
 pub const SETTLE_WAIT: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(60)];
 
+/// How long a server may take for an answer when the run is being stopped. A later run gets again what this
+/// one does not get.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// Waits for an answer of a server; when the run is being stopped, for three more seconds at most. Returns
+/// `None` if there is none by then. A connection on which it was asked for is of no use then.
+pub async fn unless_stopped<T>(out: &SourceOutput, answer: impl Future<Output = T>) -> Option<T> {
+    let stopped = async {
+        out.stopping().await;
+        tokio::time::sleep(FAREWELL).await;
+    };
+    tokio::select! {
+        biased;
+        answer = answer => Some(answer),
+        () = stopped => None,
+    }
+}
+
 /// Returns how long a source waits at its end until all is settled, counted from the last progress.
 pub fn settle_wait(out: &SourceOutput) -> Duration {
     SETTLE_WAIT[usize::from(!out.is_stopping())]

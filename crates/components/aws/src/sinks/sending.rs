@@ -40,12 +40,8 @@ pub struct SendingOptions {
     give_up: Option<TimeSpan>,
     /// Whether the service must answer before the run begins, and know the credentials and the target. The
     /// default is `true`.
-    #[serde(default = "yes")]
+    #[serde(default = "thalweg_net::net::defaults::yes")]
     check: bool,
-}
-
-fn yes() -> bool {
-    true
 }
 
 /// The state that the writers of a sink share. It is a part of its configuration, which each of them has a

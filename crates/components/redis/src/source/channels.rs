@@ -8,10 +8,11 @@
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use thalweg_broker::keeping::unless_stopped;
 use thalweg_engine::{Error, Source, SourceOutput};
 
 use super::messages::{Incoming, Messages};
-use super::{POLL, RedisSource, unless_stopped};
+use super::{POLL, RedisSource};
 use crate::connection::{Connection, Servers, refused};
 use crate::resp::{Commands, Limits, Reply, Text};
 

@@ -11,15 +11,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use thalweg_broker::keeping::{SETTLE_WAIT, Settling, settle_wait};
+use thalweg_broker::keeping::{SETTLE_WAIT, Settling, settle_wait, unless_stopped};
 use thalweg_engine::{Error, Settled, SourceOutput};
 use thalweg_record::Settlement;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
+use super::head;
 use super::link::{Link, Replies};
 use super::pending::{IDS, Place, Sent, Shared};
-use super::{head, unless_stopped};
 use crate::connection::{Connection, Servers, refused};
 use crate::id::Id;
 use crate::resp::{Commands, Limits, Reply};

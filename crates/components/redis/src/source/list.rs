@@ -9,13 +9,14 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use thalweg_broker::keeping::unless_stopped;
 use thalweg_engine::{Error, Source, SourceOutput};
 use tokio::sync::mpsc;
 
 use super::keeper::{self, Keeper, News};
 use super::messages::{Incoming, Messages};
 use super::pending::{Sent, Shared};
-use super::{POLL, RedisSource, has_stalled, opened, pause_unless_waited, unless_stopped};
+use super::{POLL, RedisSource, has_stalled, opened, pause_unless_waited};
 use crate::connection::{Connection, Servers, refused};
 use crate::resp::{Commands, Limits, Reply, Text};
 

@@ -23,9 +23,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_broker::ahead;
 use thalweg_config::{ByteSize, List, TimeSpan};
-use thalweg_engine::{
-    Claim, Component, Context, Endless, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput,
-};
+use thalweg_engine::{Claim, Component, Context, Endless, Error, KnownFields, Mistake, Source, SourceConfig};
 use thalweg_net::net::{check_fetch_size, long_time};
 use thalweg_stream::unacknowledged;
 
@@ -41,25 +39,8 @@ use stream::Stream;
 
 /// How long the source waits for messages before it looks whether it is to end.
 const POLL: Duration = Duration::from_millis(100);
-/// How long a server may take for an answer when the run is being stopped. A later run reads again what this
-/// one does not get.
-const FAREWELL: Duration = Duration::from_secs(3);
 /// The most entries or batches that may be on their way.
 const MOST_PENDING: usize = 50_000;
-
-/// Waits for an answer of the server; when the run is being stopped, for [`FAREWELL`] at most. Returns `None`
-/// if there is none by then. The connection is of no use then.
-async fn unless_stopped<T>(out: &SourceOutput, answer: impl Future<Output = T>) -> Option<T> {
-    let stopped = async {
-        out.stopping().await;
-        tokio::time::sleep(FAREWELL).await;
-    };
-    tokio::select! {
-        biased;
-        answer = answer => Some(answer),
-        () = stopped => None,
-    }
-}
 
 /// Waits, if the server was asked to wait for messages, and answered at once that there are none: some relays
 /// do not let it wait. The source would ask without end.

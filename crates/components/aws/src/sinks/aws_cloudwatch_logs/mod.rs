@@ -46,7 +46,7 @@ pub struct AwsCloudwatchLogs {
     /// log stream has requests of its own, so use only columns with few values.
     log_stream: Template,
     /// Whether log groups and log streams are created that do not exist. The default is `true`.
-    #[serde(default = "yes")]
+    #[serde(default = "thalweg_net::net::defaults::yes")]
     create: bool,
     /// The field with the time of the event: a point in time, or such a text in the form of RFC 3339. By
     /// default, and without such a value, it is the time when the message was read.
@@ -57,10 +57,6 @@ pub struct AwsCloudwatchLogs {
     encode: EncodeConfig,
     #[serde(skip)]
     common: Common,
-}
-
-fn yes() -> bool {
-    true
 }
 
 impl AwsCloudwatchLogs {

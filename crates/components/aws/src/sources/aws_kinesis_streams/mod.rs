@@ -156,8 +156,7 @@ impl SourceConfig for AwsKinesisStreamsSource {
     }
 
     fn fields(&self) -> KnownFields {
-        let named = self.fields.iter().filter_map(|name| Some((name, Field::new(name)?)));
-        named.fold(KnownFields::none(), |known, (name, field)| known.with(name, Some(field.described(name))))
+        KnownFields::of(self.fields.iter().filter_map(|name| Some(Field::new(name)?.described(name))))
     }
 
     fn blocks(&self) -> bool {

@@ -13,10 +13,10 @@ use http::HeaderMap;
 use http::header::DATE;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use thalweg_broker::keeping::unless_stopped;
 use thalweg_engine::{Checkpoint, Error, Source, SourceOutput};
 use tokio::task::JoinSet;
 
-use super::super::stopping::unless_stopped;
 use super::records::{Incoming, Page, Records};
 use super::shards::{Changes, Listed, Place, Shards};
 use super::{AwsKinesisStreamsSource, MOST_ANSWER};

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use thalweg_broker::keeping::{SETTLE_WAIT, settle_wait, unless_stopped};
 use thalweg_engine::{Error, Settled, SourceOutput};
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::MissedTickBehavior;
 
-use super::super::stopping::{FAREWELL, unless_stopped};
 use super::AwsSqsSource;
 use super::deliveries::Deliveries;
 use crate::api::{Api, CallError};
@@ -32,9 +32,6 @@ const WATCH_EVERY: Duration = Duration::from_secs(30);
 const AT_ONCE: usize = 10;
 /// How long the keeper waits after a failed request.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long the source waits at its end until all is settled: the first value if the run is being stopped.
-/// Both count from the last progress.
-const SETTLE_WAIT: [Duration; 2] = [FAREWELL, Duration::from_secs(60)];
 
 /// A part of what one request received, which was sent on.
 pub(super) struct Part {
@@ -268,7 +265,7 @@ impl Keeper {
     fn is_over(&self, out: &SourceOutput, moved: Instant) -> bool {
         // Messages are deleted after a checkpoint.
         out.save_soon();
-        let wait = SETTLE_WAIT[usize::from(!out.is_stopping())];
+        let wait = settle_wait(out);
         // A later run gets again what the service does not delete now.
         let deleted = if self.settling.is_empty() { SETTLE_WAIT[0] } else { wait };
         let is_idle = self.returned.is_empty() && (self.settled.is_empty() || out.is_dry());

@@ -22,13 +22,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_broker::keeping::unless_stopped;
 use thalweg_config::{ByteSize, List, TimeSpan};
 use thalweg_engine::{
     Component, Context, Endless, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput,
 };
 use tokio::sync::mpsc;
 
-use super::stopping::unless_stopped;
 use crate::api::{Api, SQS};
 use crate::options::AwsOptions;
 use crate::queue::{Queue, is_queue};
@@ -164,8 +164,7 @@ impl SourceConfig for AwsSqsSource {
     }
 
     fn fields(&self) -> KnownFields {
-        let named = self.fields.iter().filter_map(|name| Some((name, Field::new(name)?)));
-        named.fold(KnownFields::none(), |known, (name, field)| known.with(name, Some(field.described(name))))
+        KnownFields::of(self.fields.iter().filter_map(|name| Some(Field::new(name)?.described(name))))
     }
 
     fn blocks(&self) -> bool {

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use thalweg_broker::keeping::unless_stopped;
 use thalweg_engine::{Checkpoint, Error, SourceOutput};
 use thalweg_record::{Budget, Lease};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::super::stopping::unless_stopped;
 use super::deliveries::{Arrival, Deliveries};
 use super::keeper::{Counts, Fate, News, Part, counts};
 use super::messages::{Body, Incoming, Messages};
