@@ -124,7 +124,7 @@ pub(super) const PROMISES: &[Promise] = &[
     ),
     explains("A kill can make a run write twice:", "introduces a list"),
     shown(
-        "what was in flight when one of several sinks took longer than a minute for it, or a lone sink or a transform longer than five seconds (a server that fails, a `limit` with a low rate);",
+        "what was in flight when one of several sinks took longer than a minute for it, or a lone sink or a transform longer than five seconds (a server that fails, dead letters that are full, a `limit` with a low rate), also at a stop or a reload meanwhile;",
         &["engine: what_is_settled_is_saved_after_five_seconds_in_which_something_moved"],
     ),
     explains(
