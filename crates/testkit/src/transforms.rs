@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use thalweg_config::Document;
@@ -25,9 +26,13 @@ const BATCHES: &[usize] = &[usize::MAX, 1, 2, 7];
 
 /// Tests each case.
 pub fn message_transform(registry: &Registry, cases: &[Transform], report: &mut Report<'_>) {
+    let folder = match tempfile::tempdir() {
+        Ok(folder) => folder,
+        Err(error) => return report.note("a folder", "is made", Some(error.to_string())),
+    };
     for case in cases {
         let name = format!("{} {}", case.component, case.options);
-        let config = match config(registry, case) {
+        let config = match config(registry, case, folder.path()) {
             Ok(config) => config,
             Err(mistake) => {
                 report.note(&name, "builds", Some(mistake));
@@ -83,9 +88,10 @@ pub fn hostile() -> Vec<Vec<u8>> {
     all
 }
 
-fn config(registry: &Registry, case: &Transform) -> Result<Arc<dyn TransformConfig>, String> {
+fn config(registry: &Registry, case: &Transform, folder: &Path) -> Result<Arc<dyn TransformConfig>, String> {
     let known = registry.get(Role::Transform, case.component).ok_or("it is not registered")?;
-    let document = Document::parse("case.yaml", case.options).map_err(|mistakes| mistakes.render(false))?;
+    let options = case.options_in(folder).map_err(|error| error.to_string())?;
+    let document = Document::parse("case.yaml", &options).map_err(|mistakes| mistakes.render(false))?;
     let mut mistakes = document.diagnostics();
     match known.decode(document.root(), document.root().span, &mut mistakes) {
         Some(Built::Transform(Step::Messages(config))) => Ok(config),

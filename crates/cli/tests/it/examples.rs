@@ -97,9 +97,9 @@ fn every_components_example_runs_in_an_empty_folder() {
     }
 }
 
-/// True for a component that reads a file of its own: a database, or a descriptor set.
+/// True for a component that reads a file of its own: a database, a descriptor set, or a table.
 fn needs_file(component: &serde_json::Value) -> bool {
-    component["name"] == "geoip" || component["name"] == "parse_protobuf"
+    ["geoip", "join", "parse_protobuf"].iter().any(|name| component["name"] == *name)
 }
 
 /// The brokers in examples, and those that stand for them here, which live as long as they are held. They

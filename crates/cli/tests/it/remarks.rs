@@ -309,6 +309,10 @@ fn a_file_that_does_not_exist_has_a_remark_in_a_check_only() {
             "{source}"
         );
     }
+    let text = "sources: { in: { file: { path: x.yaml } } }\npipelines: { main: { from: in, transforms: [join: { table: \
+                no.csv, on: { payload: a } }], to: out } }\nsinks: { out: { discard: {} } }\n";
+    let expected = "`no.csv`, which `main.join` reads, does not exist.";
+    assert_eq!(checked(text), [Vec::new(), vec![expected.to_owned()]]);
     for source in ["file: { path: in.txt, follow: true }", "file: { path: in.txt, on_missing: ignore }"] {
         assert_eq!(checked(&of_sources(&[source], none)), [NONE; 2], "{source}");
     }

@@ -1,8 +1,9 @@
 //! The transforms of messages: one file each.
 //!
 //! A transform gets a batch and sends batches to its outputs. It allocates nothing per message, waits for
-//! nothing and performs no I/O. There are two exceptions: `geoip` reads its database when it is built, and
-//! `dedupe` keeps keys in temporary files if they do not fit into memory. The memory that a transform keeps
+//! nothing and performs no I/O. There are exceptions: `geoip` and `parse_protobuf` read a file when they are
+//! built, `join` reads its table then and when it changes, and `dedupe` keeps keys in temporary files if they
+//! do not fit into memory. The memory that a transform keeps
 //! between batches counts on the budget: see `kept`.
 //!
 //! A transform depends on the engine's traits, on the codec and on libraries; never on another component.
@@ -45,6 +46,7 @@ thalweg_engine::components! {
     transform geoip::GeoIp;
     transform gollum::Gollum;
     transform hash_text::HashText;
+    transform join::Join;
     transform keep::Keep;
     transform limit::Limit;
     transform parse_apache::ParseApache;

@@ -1,5 +1,6 @@
 //! Transforms of messages.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use serde_json::Value;
@@ -163,6 +164,12 @@ pub trait TransformConfig: Send + Sync {
     /// check and a run show them.
     fn remarks(&self, before: &KnownFields) -> Vec<FieldMistake> {
         let _ = before;
+        Vec::new()
+    }
+
+    /// Returns the files that it reads when a run begins, each with the option that names it. A check says
+    /// which of them do not exist.
+    fn needed_files(&self) -> Vec<(&'static str, PathBuf)> {
         Vec::new()
     }
 

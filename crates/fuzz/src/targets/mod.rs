@@ -41,6 +41,7 @@ targets! {
     grok,
     htpasswd,
     image,
+    join,
     journal,
     json_array,
     json_columns,

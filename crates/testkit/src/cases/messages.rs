@@ -1,5 +1,9 @@
 //! The transforms of messages.
 
+use std::fs;
+use std::io;
+use std::path::Path;
+
 /// A transform with options, and what it promises beside the duties of every transform.
 #[derive(Debug, Clone, Copy)]
 pub struct Transform {
@@ -11,6 +15,21 @@ pub struct Transform {
     pub gives: Gives,
     /// True if the same messages in other batches give the same result.
     pub is_free_of_batches: bool,
+    /// The text of a file that its options name as `TABLE`.
+    pub table: Option<&'static str>,
+}
+
+impl Transform {
+    /// Returns its options, and writes the file that they name into a folder.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn options_in(&self, folder: &Path) -> io::Result<String> {
+        let Some(text) = self.table else { return Ok(self.options.to_owned()) };
+        let path = folder.join("table.csv");
+        fs::write(&path, text)?;
+        Ok(self.options.replace("TABLE", &path.to_string_lossy()))
+    }
 }
 
 /// How many messages leave for each that comes.
@@ -25,7 +44,7 @@ pub enum Gives {
 }
 
 const fn one(component: &'static str, options: &'static str) -> Transform {
-    Transform { component, options, gives: Gives::One, is_free_of_batches: true }
+    Transform { component, options, gives: Gives::One, is_free_of_batches: true, table: None }
 }
 
 const fn some(component: &'static str, options: &'static str) -> Transform {
@@ -35,6 +54,11 @@ const fn some(component: &'static str, options: &'static str) -> Transform {
 const fn any(component: &'static str, options: &'static str) -> Transform {
     Transform { gives: Gives::Any, ..one(component, options) }
 }
+
+/// A table with keys that some messages have.
+const WORDS: Option<&str> = Some("word,meaning\nNaN,not a number\n\"a,b\",two words\n9223372036854775808,large\n,empty\n");
+
+const NETWORKS: Option<&str> = Some("network,zone\n10.0.0.0/8,inside\n::/0,six\n");
 
 /// The cases of all transforms, in the order of their names.
 pub const ALL: &[Transform] = &[
@@ -69,6 +93,9 @@ pub const ALL: &[Transform] = &[
     ),
     one("gollum", "{ formatter: { collectd_to_influx: { version: '0.9.1' } } }"),
     one("hash_text", "{ into: hash }"),
+    Transform { table: WORDS, ..one("join", "{ table: 'TABLE', on: { payload: word } }") },
+    Transform { table: WORDS, ..some("join", "{ table: 'TABLE', on: { payload: word }, on_found: drop }") },
+    Transform { table: NETWORKS, ..one("join", "{ table: 'TABLE', on: { payload: { in: network } } }") },
     one("keep", "[nothing]"),
     one("limit", "{ rate: 1000000000 }"),
     any("pack", "{ name: 'part-{number}', max_count: 3 }"),

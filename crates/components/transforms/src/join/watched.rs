@@ -1,0 +1,94 @@
+//! A table that is read again when its file changes.
+//!
+//! All workers share it. The worker whose batch comes when it is time looks at the file, and reads it if it
+//! has changed; the others go on with the former table. A thread that looks was rejected: it would outlive
+//! the run, or the run would wait for it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use thalweg_record::Share;
+
+use super::file::Stamp;
+use super::source::Source;
+use super::table::Table;
+use super::unusable::Unusable;
+
+/// A table, and what is needed to read it again.
+pub(super) struct Watched {
+    source: Source,
+    /// The name of the transform, for the log.
+    name: String,
+    every: Duration,
+    memory: Share,
+    current: Mutex<Arc<Table>>,
+    looking: Mutex<Looking>,
+}
+
+/// What was seen of the file, and when to look again.
+struct Looking {
+    seen: Option<Stamp>,
+    due: Instant,
+}
+
+impl Watched {
+    /// Reads the table.
+    pub(super) fn open(
+        source: Source,
+        name: &str,
+        every: Duration,
+        memory: &Share,
+    ) -> Result<Self, Unusable> {
+        let (table, stamp) = source.read(memory)?;
+        let looking = Looking { seen: Some(stamp), due: after(every) };
+        Ok(Self {
+            source,
+            name: name.to_owned(),
+            every,
+            memory: memory.clone(),
+            current: Mutex::new(Arc::new(table)),
+            looking: Mutex::new(looking),
+        })
+    }
+
+    /// Returns the table, read again if it is time and the file has changed.
+    pub(super) fn table(&self) -> Arc<Table> {
+        if let Ok(mut looking) = self.looking.try_lock()
+            && looking.due <= Instant::now()
+        {
+            self.look(&mut looking);
+        }
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn look(&self, looking: &mut Looking) {
+        let now = Stamp::at(&self.source.path);
+        if now != looking.seen {
+            match self.source.read(&self.memory) {
+                Ok((table, stamp)) => {
+                    looking.seen = Some(stamp);
+                    *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
+                    tracing::info!(
+                        "`{}`: read `{}`, which has changed",
+                        self.name,
+                        self.source.path.display()
+                    );
+                }
+                // It is read when it is complete.
+                Err(unusable) if unusable.is_changing() => {}
+                Err(unusable) => {
+                    looking.seen = now;
+                    tracing::warn!("`{}`: {unusable} The former table stays in use.", self.name);
+                }
+            }
+        }
+        looking.due = after(self.every);
+    }
+}
+
+/// Returns a time in the future. One beyond what clocks count never comes.
+fn after(every: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+    let now = Instant::now();
+    now.checked_add(every.min(FAR)).unwrap_or(now)
+}
