@@ -3,8 +3,8 @@
 //! A transform gets a batch and sends batches to its outputs. It allocates nothing per message, waits for
 //! nothing and performs no I/O. There are exceptions: `geoip` and `parse_protobuf` read a file when they are
 //! built, `join` reads its table then and when it changes, and `dedupe` keeps keys in temporary files if they
-//! do not fit into memory. The memory that a transform keeps
-//! between batches counts on the budget: see `kept`.
+//! do not fit into memory. The memory that a transform keeps between batches counts on the budget: see
+//! `kept`.
 //!
 //! A transform depends on the engine's traits, on the codec and on libraries; never on another component.
 //!

@@ -56,7 +56,8 @@ const fn any(component: &'static str, options: &'static str) -> Transform {
 }
 
 /// A table with keys that some messages have.
-const WORDS: Option<&str> = Some("word,meaning\nNaN,not a number\n\"a,b\",two words\n9223372036854775808,large\n,empty\n");
+const WORDS: Option<&str> =
+    Some("word,meaning\nNaN,not a number\n\"a,b\",two words\n9223372036854775808,large\n,empty\n");
 
 const NETWORKS: Option<&str> = Some("network,zone\n10.0.0.0/8,inside\n::/0,six\n");
 

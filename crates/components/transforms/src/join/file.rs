@@ -1,6 +1,6 @@
 //! The file of a table: which one it is, and its bytes.
 //!
-//! A file is told from the one before by its number, size and times: a program that replaces it, or writes to
+//! The number, size and times of a file tell whether it is the same: a program that replaces it, or writes to
 //! it, changes one of them. To compare contents was rejected: it would read the file again and again.
 
 use std::fs::{self, File, Metadata};
@@ -12,7 +12,7 @@ use thalweg_codec::decompress::{Compression, Decoder};
 
 use super::unusable::Unusable;
 
-/// What tells the file at a path from another one, and from itself after a change.
+/// The marks of a file, of which a replacement or a change alters one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     device: u64,

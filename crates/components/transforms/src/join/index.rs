@@ -16,7 +16,7 @@ use super::spans::{Span, Spans};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Duplicates {
-    /// The table cannot be used.
+    /// The table cannot be used. This is the default.
     #[default]
     Error,
     /// The first row is found.

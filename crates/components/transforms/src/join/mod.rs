@@ -15,12 +15,12 @@ mod comparable;
 mod file;
 mod gathered;
 mod index;
+mod on;
 #[cfg(not(feature = "parquet"))]
 #[path = "no_parquet.rs"]
 mod parquet;
 #[cfg(feature = "parquet")]
 mod parquet;
-mod on;
 mod points;
 mod rows;
 mod run;
@@ -55,18 +55,18 @@ use watched::Watched;
 
 /// Adds the columns of a table to messages, found by a key: a join, or lookup.
 ///
-/// The table is a file of CSV, JSON Lines or Parquet (also compressed with gzip or zstd, if it is text), which
-/// is read when the run starts. A message whose key is in the table gets the other columns of that row as
-/// fields. One whose key is not there stays unchanged (`on_missing`).
+/// The table is a file of CSV, JSON Lines or Parquet (also compressed with gzip or zstd, if it is text),
+/// which is read when the run starts. A message whose key is in the table gets the other columns of that row
+/// as fields. One whose key is not there stays unchanged (`on_missing`).
 ///
 /// Keys are equal if they are written equally. The number `7` is equal to the text `7` of a CSV file, and
 /// numbers without a fraction are written without one: `7.0` is `7`. Texts are compared byte by byte: `007`
 /// is not equal to `7`, unless `types` makes it a number, and `A` is not equal to `a`. NULL is equal to
 /// nothing, not even to NULL.
 ///
-/// The columns of CSV are text without `types`, and an empty value is an empty text. The types of JSON members
-/// follow from the values of the whole file. Lists and records of Parquet become JSON text. A row that cannot
-/// be parsed makes the whole table unusable: the run does not start, and says which line it is.
+/// The columns of CSV are text without `types`, and an empty value is an empty text. The types of JSON
+/// members follow from the values of the whole file. Lists and records of Parquet become JSON text. A row
+/// that cannot be parsed makes the whole table unusable: the run does not start, and says which line it is.
 ///
 /// The table is in memory once, whatever the number of workers, and may take a quarter of `memory`. When its
 /// file changes, it is read again, and needs that memory twice for a moment. Each batch of messages sees one
@@ -162,7 +162,7 @@ pub enum OnFound {
     Drop,
 }
 
-/// What a check found in the file.
+/// The findings of a check in the file.
 #[derive(Debug, Clone)]
 enum Seen {
     /// The fields that messages get.
@@ -226,7 +226,8 @@ sinks:
             }
             let given = [("columns", self.columns.is_some()), ("prefix", !self.prefix.is_empty())];
             for (option, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
-                let message = format!("`{option}` has no effect with `on_found: drop`: no message gets columns.");
+                let message =
+                    format!("`{option}` has no effect with `on_found: drop`: no message gets columns.");
                 mistakes.push(Mistake::new(option, message));
             }
         }

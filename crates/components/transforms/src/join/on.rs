@@ -15,7 +15,7 @@ pub(super) enum On {
     Pairs(Ordered<Place>),
 }
 
-/// What the value of a field is compared with.
+/// The columns that the value of a field is compared with.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum Place {
@@ -47,7 +47,7 @@ pub(super) struct InRange {
     to: String,
 }
 
-/// What is compared.
+/// The comparisons that find a row.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Keys {
     /// Fields of messages, and the columns with equal values.

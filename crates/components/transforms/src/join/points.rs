@@ -15,7 +15,7 @@ use super::on::Within;
 use super::spans::Span;
 use super::unusable::Unusable;
 
-/// What points are.
+/// The values that points stand for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// IP addresses.
@@ -49,6 +49,14 @@ fn number(value: f64) -> u128 {
     u128::from(if bits >> 63 == 0 { bits | 1 << 63 } else { !bits })
 }
 
+/// The point of each message, or the reason for rejecting it. NULL is no point.
+type Points = Vec<Result<Option<u128>, String>>;
+
+/// Points without any reason.
+fn known(points: impl Iterator<Item = Option<u128>>) -> Points {
+    points.map(Ok).collect()
+}
+
 /// A number as it was written.
 #[derive(Clone, Copy)]
 enum Number {
@@ -57,9 +65,8 @@ enum Number {
 }
 
 impl Kind {
-    /// Returns the point of each message, and the reasons for rejecting those whose value is none. NULL is no
-    /// point.
-    pub(super) fn of_messages(self, batch: &Batch, name: &str) -> Vec<Result<Option<u128>, String>> {
+    /// Returns the points of a field of messages.
+    pub(super) fn of_messages(self, batch: &Batch, name: &str) -> Points {
         let none = || vec![Ok(None); batch.rows()];
         let column = batch.field(name).map(|(place, _)| batch.fields().column(place).clone());
         let column = column.or_else(|| batch.column(name));
@@ -71,20 +78,19 @@ impl Kind {
     }
 
     /// Returns the points of a column that has values of this kind.
-    fn of_typed(self, column: &ArrayRef) -> Option<Vec<Result<Option<u128>, String>>> {
-        let points = |points: &mut dyn Iterator<Item = Option<u128>>| Some(points.map(Ok).collect());
+    fn of_typed(self, column: &ArrayRef) -> Option<Points> {
         match self {
             Kind::Whole | Kind::Number => {
                 if let Some(values) = column.as_primitive_opt::<Int64Type>() {
                     let value = |value: i64| self.number(Number::Whole(value));
-                    return points(&mut values.iter().map(|found| value(found?)));
+                    return Some(known(values.iter().map(|found| value(found?))));
                 }
                 let values = column.as_primitive_opt::<Float64Type>()?;
-                points(&mut values.iter().map(|value| self.number(Number::Float(value?))))
+                Some(known(values.iter().map(|value| self.number(Number::Float(value?)))))
             }
             Kind::Time => {
                 let values = column.as_primitive_opt::<TimestampMicrosecondType>()?;
-                points(&mut values.iter().map(|value| value.map(whole)))
+                Some(known(values.iter().map(|value| value.map(whole))))
             }
             Kind::Address => None,
         }
@@ -100,7 +106,7 @@ impl Kind {
         }
     }
 
-    fn of_texts(self, texts: &BinaryViewArray, name: &str) -> Vec<Result<Option<u128>, String>> {
+    fn of_texts(self, texts: &BinaryViewArray, name: &str) -> Points {
         let mut times = TimeParser::new(TimeFormat::Auto, 0);
         let mut point = |value: &[u8]| {
             let text = std::str::from_utf8(value).ok()?.trim_ascii();

@@ -38,7 +38,7 @@ impl TableFormat {
     /// Returns the format that the ending of a file's name tells.
     pub(super) fn of_name(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
-        let plain = [".gz", ".zst"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
+        let plain = [".gz", ".zst"].iter().find_map(|end| name.strip_suffix(*end)).unwrap_or(&name);
         match plain.rsplit_once('.')?.1 {
             "csv" | "tsv" => Some(Self::Csv),
             "jsonl" | "ndjson" | "json" => Some(Self::Jsonl),

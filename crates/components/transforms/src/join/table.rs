@@ -21,13 +21,13 @@ pub(super) struct Table {
     fields: Vec<FieldRef>,
     columns: Vec<ArrayRef>,
     index: Index,
-    /// What is compared with networks or ranges.
+    /// The values that are compared with networks or ranges.
     kind: Option<Kind>,
-    /// What the table counts as, beside the texts, whose buffers have leases.
+    /// Counts the table, without the texts, whose buffers have leases.
     _kept: Kept,
 }
 
-/// What a table is made of.
+/// The parts of a table.
 pub(super) struct Parts<'t> {
     pub(super) path: &'t Path,
     pub(super) rows: RecordBatch,

@@ -141,8 +141,12 @@ fn numbers_are_equal_to_how_they_are_written() {
 
 #[test]
 fn null_is_equal_to_nothing() {
-    let house = House::with("t.jsonl", "{\"a\":null,\"b\":1,\"n\":1}\n\n{\"a\":\"x\",\"b\":2,\"n\":2}\n{\"b\":3,\"n\":3}\n");
-    let messages = [json!({"a": "x", "b": 2}), json!({"b": 1}), json!({"a": "x"}), json!({"a": null, "b": 3})];
+    let house = House::with(
+        "t.jsonl",
+        "{\"a\":null,\"b\":1,\"n\":1}\n\n{\"a\":\"x\",\"b\":2,\"n\":2}\n{\"b\":3,\"n\":3}\n",
+    );
+    let messages =
+        [json!({"a": "x", "b": 2}), json!({"b": 1}), json!({"a": "x"}), json!({"a": null, "b": 3})];
     let joined = house.joined("on: [a, b]", &messages);
     let found: Vec<_> = joined.iter().map(|message| message.get("n").cloned()).collect();
     assert_eq!(found, [Some(json!(2)), None, None, None]);
@@ -200,14 +204,12 @@ fn columns_have_types() {
     );
     assert_eq!(
         given.main(),
-        [
-            json!({"id": "a", "n": 5, "since": 1_704_067_200_000_000_i64}),
-            json!({"id": "b", "note": "x"}),
-        ]
+        [json!({"id": "a", "n": 5, "since": 1_704_067_200_000_000_i64}), json!({"id": "b", "note": "x"}),]
     );
     let house = House::with("t.tsv", "id\tn\na\t\"x,\ty\"\n");
     assert_eq!(house.joined("on: id", &[json!({"id": "a"})]), [json!({"id": "a", "n": "x,\ty"})]);
-    let house = House::with("t.json", "{\"id\":\"a\",\"n\":1}\n{\"id\":\"b\",\"n\":1.5}\n{\"id\":\"c\",\"n\":[1]}");
+    let house =
+        House::with("t.json", "{\"id\":\"a\",\"n\":1}\n{\"id\":\"b\",\"n\":1.5}\n{\"id\":\"c\",\"n\":[1]}");
     assert_eq!(
         house.joined("on: id", &[json!({"id": "a"}), json!({"id": "b"}), json!({"id": "c"})]),
         [json!({"id": "a", "n": 1}), json!({"id": "b", "n": 1.5}), json!({"id": "c", "n": [1]})]
@@ -220,7 +222,8 @@ fn an_address_finds_the_smallest_network() {
         "networks.csv",
         "network,zone\n10.0.0.0/8,inside\n10.1.0.0/16,lab\n2001:db8::/32,six\n192.0.2.1,host\n",
     );
-    let zone = |ip: &str| house.joined("on: { ip: { in: network } }", &[json!({"ip": ip})])[0]["zone"].clone();
+    let zone =
+        |ip: &str| house.joined("on: { ip: { in: network } }", &[json!({"ip": ip})])[0]["zone"].clone();
     for (ip, expected) in [
         ("10.1.2.3", json!("lab")),
         ("10.2.2.3", json!("inside")),
@@ -239,8 +242,10 @@ fn an_address_finds_the_smallest_network() {
 #[test]
 fn a_number_or_time_finds_its_range_among_those_of_its_key() {
     let house = House::with("prices.csv", "sku,since,until,price\na,0,10,1\na,10,,2\nb,5,7,3\n");
-    let yaml = "on: { item: sku, n: { from: since, to: until } }, types: { since: int, until: int, price: int }";
-    let price = |item: &str, n: Value| house.joined(yaml, &[json!({"item": item, "n": n})])[0]["price"].clone();
+    let yaml =
+        "on: { item: sku, n: { from: since, to: until } }, types: { since: int, until: int, price: int }";
+    let price =
+        |item: &str, n: Value| house.joined(yaml, &[json!({"item": item, "n": n})])[0]["price"].clone();
     assert_eq!(price("a", json!(0)), json!(1));
     assert_eq!(price("a", json!(9.9)), json!(1));
     assert_eq!(price("a", json!(10)), json!(2));
@@ -252,7 +257,8 @@ fn a_number_or_time_finds_its_range_among_those_of_its_key() {
     assert_eq!(price("a", Value::Null), Value::Null);
     let house = House::with("shifts.csv", "start,end,who\n2024-01-01T00:00:00Z,2024-01-01T08:00:00Z,Ann\n");
     let yaml = "on: { at: { from: start, to: end } }, types: { start: timestamp, end: timestamp }";
-    let joined = house.joined(yaml, &[json!({"at": "2024-01-01T07:59:59Z"}), json!({"at": "2024-01-01T08:00:00Z"})]);
+    let joined =
+        house.joined(yaml, &[json!({"at": "2024-01-01T07:59:59Z"}), json!({"at": "2024-01-01T08:00:00Z"})]);
     assert_eq!((joined[0]["who"].clone(), joined[1].get("who")), (json!("Ann"), None));
 }
 
@@ -260,9 +266,17 @@ fn a_number_or_time_finds_its_range_among_those_of_its_key() {
 fn a_table_that_cannot_be_used_says_where_and_why() {
     let csv = |text: &str, options: &str| House::with("t.csv", text).refused(options);
     for (text, options, expected) in [
-        ("", "on: id", "the table `t.csv` cannot be used: line 1: there is no header, which names the columns."),
+        (
+            "",
+            "on: id",
+            "the table `t.csv` cannot be used: line 1: there is no header, which names the columns.",
+        ),
         ("id,n\na\n", "on: id", "the table `t.csv` cannot be used: line 2: has 1 value for 2 columns."),
-        ("id,n\na,\"x\ny\"\nb,\"\n", "on: id", "the table `t.csv` cannot be used: line 4: a quote is not closed."),
+        (
+            "id,n\na,\"x\ny\"\nb,\"\n",
+            "on: id",
+            "the table `t.csv` cannot be used: line 4: a quote is not closed.",
+        ),
         (
             "id,n\na,x\n",
             "on: id, types: { n: int }",
@@ -273,7 +287,11 @@ fn a_table_that_cannot_be_used_says_where_and_why() {
             "on: custmer",
             "the table `t.csv` has no column `custmer`. Did you mean `customer`?",
         ),
-        ("id,n\n", "on: id, columns: [zzzzzz]", "the table `t.csv` has no column `zzzzzz`. It has `id`, `n`."),
+        (
+            "id,n\n",
+            "on: id, columns: [zzzzzz]",
+            "the table `t.csv` has no column `zzzzzz`. It has `id`, `n`.",
+        ),
         (
             "id,n\na,1\nb,2\na,3\n",
             "on: id",
@@ -348,7 +366,10 @@ fn a_check_finds_mistakes_in_options_and_in_the_table() {
         ("on: customer, columns: { name: a, country: a }", "Two columns cannot both become the field `a`."),
         ("on: customer, delimiter: ab", "The delimiter must be one ASCII character."),
         ("on: customer, format: jsonl, delimiter: ';'", "`delimiter` is for CSV."),
-        ("on: customer, types: { nothing: int }", "`nothing` is given a type, but there is no field of that name."),
+        (
+            "on: customer, types: { nothing: int }",
+            "`nothing` is given a type, but there is no field of that name.",
+        ),
         (
             "on: customer, on_found: drop, on_missing: drop",
             "Nothing would ever pass: messages are dropped that are in the table, and those that are not.",
@@ -364,7 +385,10 @@ fn a_check_finds_mistakes_in_options_and_in_the_table() {
         House::with("customers.txt", CUSTOMERS).mistakes("on: customer"),
         ["The name of `customers.txt` does not tell its format."]
     );
-    assert_eq!(House::with("customers.txt", CUSTOMERS).mistakes("on: customer, format: csv"), Vec::<String>::new());
+    assert_eq!(
+        House::with("customers.txt", CUSTOMERS).mistakes("on: customer, format: csv"),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
@@ -434,7 +458,8 @@ fn a_table_is_read_again_only_when_it_is_time() {
 #[test]
 fn a_table_counts_on_the_memory_once_and_until_its_last_message() {
     let text = |name: &str| {
-        let rows: String = (0..1000).map(|n| format!("c{n},{}\n", format!("{name} {n} ").repeat(5))).collect();
+        let rows: String =
+            (0..1000).map(|n| format!("c{n},{}\n", format!("{name} {n} ").repeat(5))).collect();
         format!("customer,name\n{rows}")
     };
     let house = House::with("t.csv", &text("one"));

@@ -10,14 +10,14 @@ use thalweg_engine::Error;
 pub(super) struct Unusable {
     /// The option that is wrong.
     option: &'static str,
-    /// What is wrong, as a phrase with a full stop.
+    /// The mistake, as a phrase with a full stop.
     message: String,
-    /// What to do, as a sentence.
+    /// The way out, as a sentence.
     help: Option<String>,
     cause: Cause,
 }
 
-/// What makes a table unusable.
+/// The kind of reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
     /// Its content, or options that do not fit it.
@@ -29,7 +29,8 @@ enum Cause {
 }
 
 impl Unusable {
-    /// The content of the table is wrong, or the option does not fit it. The message is a phrase with a full stop.
+    /// The content of the table is wrong, or the option does not fit it. The message is a phrase with a full
+    /// stop.
     pub(super) fn new(option: &'static str, message: impl Into<String>) -> Self {
         Self { option, message: message.into(), help: None, cause: Cause::Content }
     }

@@ -1,7 +1,7 @@
 //! A table that is read again when its file changes.
 //!
 //! All workers share it. The worker whose batch comes when it is time looks at the file, and reads it if it
-//! has changed; the others go on with the former table. A thread that looks was rejected: it would outlive
+//! has changed; the others continue with the former table. A thread that looks was rejected: it would outlive
 //! the run, or the run would wait for it.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +25,7 @@ pub(super) struct Watched {
     looking: Mutex<Looking>,
 }
 
-/// What was seen of the file, and when to look again.
+/// The file as it was seen last, and when to look again.
 struct Looking {
     seen: Option<Stamp>,
     due: Instant,
