@@ -22,7 +22,7 @@ use thalweg_record::{Ack, Batch, ERROR_REASON, Meta, Output, Outputs, PAYLOAD, V
 use super::unusable::Unusable;
 
 /// The maximum number of columns of a table.
-pub(super) const MOST_COLUMNS: usize = 4096;
+const MOST_COLUMNS: usize = 4096;
 /// The maximum number of rows in a piece, and of its values.
 const ROWS: usize = 1 << 16;
 const VALUES: usize = 1 << 20;
@@ -82,7 +82,16 @@ impl Text<'_> {
         };
         self.faultless(&record)?;
         let header = self.bytes.get(record.range).unwrap_or_default();
-        names(dialect, header, MOST_COLUMNS, &mut String::new())
+        let mut scratch = String::new();
+        let text = std::str::from_utf8(header).unwrap_or_default();
+        if let Ok(found) = dialect.split(text, &mut scratch, |_, _| {})
+            && found > MOST_COLUMNS
+        {
+            return Err(
+                self.at(record.line, &format!("the header has {found} columns, more than {MOST_COLUMNS}"))
+            );
+        }
+        names(dialect, header, MOST_COLUMNS, &mut scratch)
             .map_err(|reason| self.at(record.line, &format!("the header cannot be used: {reason}")))
     }
 
