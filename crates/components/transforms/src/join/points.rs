@@ -67,13 +67,12 @@ enum Number {
 impl Kind {
     /// Returns the points of a field of messages.
     pub(super) fn of_messages(self, batch: &Batch, name: &str) -> Points {
-        let none = || vec![Ok(None); batch.rows()];
         let column = batch.field(name).map(|(place, _)| batch.fields().column(place).clone());
         let column = column.or_else(|| batch.column(name));
         if let Some(points) = column.as_ref().and_then(|column| self.of_typed(column)) {
             return points;
         }
-        let Some(texts) = bytes_of(batch, name) else { return none() };
+        let Some(texts) = bytes_of(batch, name) else { return vec![Ok(None); batch.rows()] };
         self.of_texts(&texts, name)
     }
 

@@ -216,6 +216,42 @@ fn columns_have_types() {
     );
 }
 
+#[cfg(feature = "parquet")]
+#[test]
+fn a_parquet_table_has_its_own_types() {
+    use ::parquet::arrow::ArrowWriter;
+    use arrow_array::builder::{ListBuilder, StringBuilder};
+    use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt64Array};
+
+    let mut tags = ListBuilder::new(StringBuilder::new());
+    tags.append_value([Some("a"), Some("b")]);
+    tags.append_null();
+    let columns: [(&str, ArrayRef); 4] = [
+        // A column of integers and NULL, as other programs write it.
+        ("id", Arc::new(Float64Array::from(vec![Some(7.0), None]))),
+        ("name", Arc::new(StringArray::from(vec!["seven", "none"]))),
+        ("large", Arc::new(UInt64Array::from(vec![u64::MAX, 0]))),
+        ("tags", Arc::new(tags.finish())),
+    ];
+    let rows = RecordBatch::try_from_iter_with_nullable(
+        columns.into_iter().map(|(name, column)| (name, column, true)),
+    );
+    let rows = rows.unwrap();
+    let house = House::with("t.parquet", "");
+    let mut writer = ArrowWriter::try_new(Vec::new(), rows.schema(), None).unwrap();
+    writer.write(&rows).unwrap();
+    std::fs::write(house.path(), writer.into_inner().unwrap()).unwrap();
+    assert_eq!(
+        house.joined("on: id", &[json!({"id": 7}), json!({"id": 8})]),
+        [json!({"id": 7, "name": "seven", "large": u64::MAX, "tags": ["a", "b"]}), json!({"id": 8})]
+    );
+    assert_eq!(
+        house.joined("on: id, columns: name", &[json!({"id": "7"})]),
+        [json!({"id": "7", "name": "seven"})]
+    );
+    assert_eq!(house.mistakes("on: idd"), ["The table `t.parquet` has no column `idd`."]);
+}
+
 #[test]
 fn an_address_finds_the_smallest_network() {
     let house = House::with(
