@@ -40,7 +40,7 @@ pub(super) struct Gathered<'t> {
     path: &'t Path,
     /// The columns to keep. None if these are all.
     needed: Option<HashSet<&'t str>>,
-    /// The names of the columns, in the order in which they came.
+    /// The names of all columns, in the order in which they came.
     names: Vec<String>,
     known: HashSet<String>,
     pieces: Vec<Piece>,
@@ -76,24 +76,26 @@ impl<'t> Gathered<'t> {
     }
 
     /// True if a column is kept.
-    pub(super) fn needs(&self, column: &str) -> bool {
+    fn needs(&self, column: &str) -> bool {
         self.needed.as_ref().is_none_or(|needed| needed.contains(column))
+    }
+
+    /// Returns the names of all columns, also of those that are not kept.
+    pub(super) fn names(&self) -> &[String] {
+        &self.names
     }
 
     /// Adds the next rows.
     pub(super) fn add(&mut self, rows: &RecordBatch) -> Result<(), Unusable> {
         let mut piece = Piece { rows: rows.num_rows(), columns: HashMap::new() };
         for (field, column) in rows.schema_ref().fields().iter().zip(rows.columns()) {
-            if !self.needs(field.name()) {
-                continue;
+            if self.known.insert(field.name().clone()) {
+                self.names.push(field.name().clone());
             }
-            let (field, column) = owned(field, column).map_err(|error| self.broken(&error))?;
-            self.bytes += column.get_array_memory_size();
-            let name = field.name().clone();
-            if piece.columns.insert(name.clone(), (field, column)).is_none()
-                && self.known.insert(name.clone())
-            {
-                self.names.push(name);
+            if self.needs(field.name()) {
+                let column = owned(field, column).map_err(|error| self.broken(&error))?;
+                self.bytes += column.1.get_array_memory_size();
+                piece.columns.insert(field.name().clone(), column);
             }
         }
         self.rows += piece.rows;
@@ -110,6 +112,9 @@ impl<'t> Gathered<'t> {
         self.count_file(0);
         let (mut fields, mut columns) = (Vec::new(), Vec::new());
         for name in std::mem::take(&mut self.names) {
+            if !self.needs(&name) {
+                continue;
+            }
             let (field, column) = self.column(&name, budget).map_err(|error| self.broken(&error))?;
             fields.push(field);
             columns.push(column);

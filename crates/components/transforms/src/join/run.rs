@@ -57,6 +57,7 @@ impl Joiner {
         let within = self.keys.within.as_ref().zip(self.table.kind());
         let points = within.map(|((field, _), kind)| kind.of_messages(batch, field));
         let taken = self.taken(batch);
+        let mut texts = None;
         let (mut rows, mut failed) = (Vec::with_capacity(batch.rows()), Vec::new());
         for message in 0..batch.rows() {
             let point = points.as_ref().and_then(|points| points.get(message));
@@ -73,7 +74,8 @@ impl Joiner {
             rows.push(row);
             let leaves_with_columns = row.is_some() || self.on_missing == OnMissing::Keep;
             if row.is_none() && self.on_missing == OnMissing::Error {
-                failed.push((message as u32, self.reason(batch, message)));
+                let texts = texts.get_or_insert_with(|| self.texts(batch));
+                failed.push((message as u32, self.reason(texts, message)));
             } else if leaves_with_columns
                 && let Some((name, _)) = taken.iter().find(|(_, column)| column.is_valid(message))
             {
@@ -98,14 +100,19 @@ impl Joiner {
         fields.iter().filter_map(|field| present(field.name().as_str())).collect()
     }
 
+    /// Returns the values that are looked up, for reasons.
+    fn texts(&self, batch: &Batch) -> Vec<Option<BinaryViewArray>> {
+        self.keys.fields().map(|field| bytes_of(batch, field)).collect()
+    }
+
     /// Returns the reason for rejecting a message that has no row.
-    fn reason(&self, batch: &Batch, message: usize) -> String {
-        let value = |field: &str| {
-            let column = bytes_of(batch, field)?;
-            let value = column.is_valid(message).then(|| column.value(message))?;
-            Some(format!("`{field}` = `{}`", shortened(&String::from_utf8_lossy(value))))
+    fn reason(&self, texts: &[Option<BinaryViewArray>], message: usize) -> String {
+        let value = |(field, column): (&str, &Option<BinaryViewArray>)| {
+            let column = column.as_ref().filter(|column| column.is_valid(message))?;
+            let text = String::from_utf8_lossy(column.value(message));
+            Some(format!("`{field}` = `{}`", shortened(&text)))
         };
-        let values: Option<Vec<String>> = self.keys.fields().map(value).collect();
+        let values: Option<Vec<String>> = self.keys.fields().zip(texts).map(value).collect();
         match values {
             Some(values) => format!("the table `{}` has no row for {}", self.path, values.join(" and ")),
             None => {

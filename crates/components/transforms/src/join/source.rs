@@ -88,9 +88,9 @@ impl Source {
             }
         }
         file::is_unchanged(path, &file, stamp)?;
+        let names = gathered.names().to_vec();
         let (rows, kept) = gathered.finish(memory.budget())?;
-        let columns = rows.schema_ref().fields().iter().map(|field| field.name().as_str());
-        let chosen = self.fields(columns, rows.num_rows())?;
+        let chosen = self.fields(names.iter().map(String::as_str), rows.num_rows())?;
         let parts = Parts { path, rows, keys: &self.keys, chosen, duplicates: self.duplicates, most };
         Ok((Table::new(parts, kept)?, stamp))
     }
