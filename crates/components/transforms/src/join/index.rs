@@ -1,14 +1,16 @@
 //! Finds the row of a key.
 //!
 //! A hash finds the place of a key, and then the keys themselves are compared: a message gets no row of
-//! another key whose hash is the same. Where a field is compared with networks or ranges, each key of the
-//! other fields has spans of its own.
+//! another key whose hash is the same. Hashes have a secret, so that no one can write a table whose keys all
+//! have one hash, and which takes quadratic time. Where a field is compared with networks or ranges, each key
+//! of the other fields has spans of its own.
+
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
 use arrow_array::{Array, BinaryViewArray};
 use hashbrown::HashTable;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_codec::keys::hash_bytes;
 
 use super::spans::{Span, Spans};
 
@@ -36,6 +38,7 @@ pub(super) struct Twice {
 pub(super) struct Index {
     /// The columns that are compared.
     keys: Vec<BinaryViewArray>,
+    secret: RandomState,
     entries: HashTable<Entry>,
     /// The spans of each key. None if no field is compared with networks or ranges.
     spans: Option<Vec<Spans>>,
@@ -60,21 +63,23 @@ impl Index {
         rows: usize,
         duplicates: Duplicates,
     ) -> Result<Self, Twice> {
+        let secret = RandomState::new();
         let mut entries = HashTable::with_capacity(rows);
         for row in 0..rows {
-            let Some(hash) = hash(&keys, row) else { continue };
+            let Some(hash) = hash(&secret, &keys, row) else { continue };
             let row = row as u32;
             let is_same = |entry: &Entry| is_equal(&keys, entry.row as usize, &keys, row as usize);
             match (entries.find_mut(hash, is_same), duplicates) {
                 (None, _) => {
-                    _ = entries.insert_unique(hash, Entry { row, spans: 0 }, |entry| rehash(&keys, *entry))
+                    _ = entries
+                        .insert_unique(hash, Entry { row, spans: 0 }, |entry| rehash(&secret, &keys, *entry))
                 }
                 (Some(entry), Duplicates::Error) => return Err(Twice { first: entry.row, second: row }),
                 (Some(_), Duplicates::First) => {}
                 (Some(entry), Duplicates::Last) => entry.row = row,
             }
         }
-        Ok(Self { keys, entries, spans: None })
+        Ok(Self { keys, secret, entries, spans: None })
     }
 
     /// Creates the index of rows with these keys and spans.
@@ -86,17 +91,18 @@ impl Index {
         spans: &[Span],
         duplicates: Duplicates,
     ) -> Result<Self, Twice> {
+        let secret = RandomState::new();
         let mut entries: HashTable<Entry> = HashTable::new();
         let mut groups: Vec<Vec<Span>> = Vec::new();
         for span in spans {
             let row = span.row as usize;
-            let Some(hash) = hash(&keys, row) else { continue };
+            let Some(hash) = hash(&secret, &keys, row) else { continue };
             let is_same = |entry: &Entry| is_equal(&keys, entry.row as usize, &keys, row);
             let number = match entries.find(hash, is_same) {
                 Some(entry) => entry.spans,
                 None => {
                     let entry = Entry { row: span.row, spans: groups.len() as u32 };
-                    entries.insert_unique(hash, entry, |entry| rehash(&keys, *entry));
+                    entries.insert_unique(hash, entry, |entry| rehash(&secret, &keys, *entry));
                     groups.push(Vec::new());
                     entry.spans
                 }
@@ -104,19 +110,24 @@ impl Index {
             groups.get_mut(number as usize).into_iter().for_each(|group| group.push(*span));
         }
         let spans = groups.into_iter().map(|group| Spans::of(&group, duplicates));
-        Ok(Self { keys, entries, spans: Some(spans.collect::<Result<_, _>>()?) })
+        Ok(Self { keys, secret, entries, spans: Some(spans.collect::<Result<_, _>>()?) })
     }
 
     /// Returns the row of a message, out of its keys and its point, if points are compared.
     #[inline]
     pub(super) fn find(&self, keys: &[BinaryViewArray], message: usize, point: Option<u128>) -> Option<u32> {
-        let hash = hash(keys, message)?;
+        let hash = hash(&self.secret, keys, message)?;
         let is_same = |entry: &Entry| is_equal(&self.keys, entry.row as usize, keys, message);
         let entry = self.entries.find(hash, is_same)?;
         match &self.spans {
             None => Some(entry.row),
             Some(spans) => spans.get(entry.spans as usize)?.find(point?),
         }
+    }
+
+    /// The least bytes that an index takes while it is made, for each row, beside those of the keys.
+    pub(super) fn least_bytes(has_spans: bool) -> usize {
+        if has_spans { size_of::<Span>() } else { size_of::<Entry>() }
     }
 
     /// The bytes in memory, beside those of the keys.
@@ -128,18 +139,20 @@ impl Index {
 
 /// Returns the hash of the keys in a row. None if one is NULL.
 #[inline]
-fn hash(keys: &[BinaryViewArray], row: usize) -> Option<u64> {
-    /// An odd number without a pattern.
-    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    keys.iter().try_fold(0, |so_far: u64, key| {
-        let hash = key.is_valid(row).then(|| hash_bytes(key.value(row)))?;
-        Some(so_far.wrapping_mul(FACTOR).rotate_left(31) ^ hash)
-    })
+fn hash(secret: &RandomState, keys: &[BinaryViewArray], row: usize) -> Option<u64> {
+    let mut hasher = secret.build_hasher();
+    for key in keys {
+        if key.is_null(row) {
+            return None;
+        }
+        key.value(row).hash(&mut hasher);
+    }
+    Some(hasher.finish())
 }
 
 /// Returns the hash of a key that has one.
-fn rehash(keys: &[BinaryViewArray], entry: Entry) -> u64 {
-    hash(keys, entry.row as usize).unwrap_or_default()
+fn rehash(secret: &RandomState, keys: &[BinaryViewArray], entry: Entry) -> u64 {
+    hash(secret, keys, entry.row as usize).unwrap_or_default()
 }
 
 /// True if two rows have equal keys. None of them is NULL.

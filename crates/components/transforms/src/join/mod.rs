@@ -119,8 +119,9 @@ pub struct Join {
     /// Of CSV: the texts that mean NULL. By default these are `-` and the empty text, in columns with a type
     /// other than text.
     null_values: Option<List<String>>,
-    /// How often to look whether the file has changed. A batch that comes then waits until the new table is
-    /// read. The default is `5s`; `0s` looks before each batch.
+    /// How often to look whether the file has changed. It is read once two looks find the same new file,
+    /// since a program may still be writing it at the first one. A batch that comes then waits until the new
+    /// table is read. The default is `5s`; `0s` looks before each batch.
     #[serde(default = "five_seconds")]
     refresh_interval: TimeSpan,
     #[serde(skip)]
@@ -174,8 +175,8 @@ enum Seen {
 }
 
 /// A check reads tables of at most this size. Decompressed, they may have a quarter of the other.
-const CHECKED: u64 = 16 << 20;
-const CHECK_MEMORY: usize = 256 << 20;
+const CHECKED: u64 = 4 << 20;
+const CHECK_MEMORY: usize = 64 << 20;
 
 impl Component for Join {
     const NAME: &'static str = "join";

@@ -210,9 +210,14 @@ fn ranges(path: &Path, rows: &RecordBatch, from: &str, to: &str) -> Result<(Kind
         }
     };
     let points = |column: &ArrayRef| kind.of_typed(column).unwrap_or_default();
+    let is_nan = |column: &ArrayRef, row: usize, point: Option<u128>| column.is_valid(row) && point.is_none();
     let mut spans = Vec::with_capacity(rows.num_rows());
     for (row, (start, end)) in points(&starts).into_iter().zip(points(&ends)).enumerate() {
         let (start, end) = (start.ok().flatten(), end.ok().flatten());
+        // It must not count as NULL, which means that the range has no end there.
+        if is_nan(&starts, row, start) || is_nan(&ends, row, end) {
+            return Err(at(path, row, &format!("`{from}` or `{to}` is not a number")));
+        }
         if start.is_none() && end.is_none() {
             continue;
         }

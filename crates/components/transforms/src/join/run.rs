@@ -1,6 +1,6 @@
 //! Looks messages up in a table, a batch at a time.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arrow_array::{Array, ArrayRef, BinaryViewArray, BooleanArray, UInt32Array};
 use arrow_schema::{DataType, FieldRef};
@@ -18,8 +18,9 @@ use super::{OnFound, OnMissing};
 /// The instance of one worker.
 pub(super) struct Joiner {
     watched: Arc<Watched>,
-    /// The table of this batch.
-    table: Arc<Table>,
+    /// The table of the last batch. A worker without messages must not keep a former table in memory.
+    last: Weak<Table>,
+    /// The fields of that table.
     layout: Layout,
     keys: Keys,
     /// The path of the table, for reasons.
@@ -36,27 +37,26 @@ impl Joiner {
         on_found: OnFound,
         on_missing: OnMissing,
     ) -> Self {
-        let table = watched.table();
-        let layout = Layout::new(table.fields().to_vec());
-        Self { watched, table, layout, keys, path, on_found, on_missing }
+        Self { watched, last: Weak::new(), layout: Layout::default(), keys, path, on_found, on_missing }
     }
 
-    /// Takes the present table, which serves a whole batch.
-    fn renew(&mut self) {
+    /// Returns the present table, which serves a whole batch.
+    fn table(&mut self) -> Arc<Table> {
         let table = self.watched.table();
-        if !Arc::ptr_eq(&table, &self.table) {
+        if self.last.as_ptr() != Arc::as_ptr(&table) {
             self.layout = Layout::new(table.fields().to_vec());
-            self.table = table;
+            self.last = Arc::downgrade(&table);
         }
+        table
     }
 
     /// Returns the row of each message, and the messages to reject.
-    fn find(&self, batch: &Batch) -> (Vec<Option<u32>>, Vec<(u32, String)>) {
+    fn find(&self, table: &Table, batch: &Batch) -> (Vec<Option<u32>>, Vec<(u32, String)>) {
         let keys = self.keys.equal.iter().map(|(field, _)| comparable::of_messages(batch, field));
         let keys: Option<Vec<BinaryViewArray>> = keys.collect();
-        let within = self.keys.within.as_ref().zip(self.table.kind());
+        let within = self.keys.within.as_ref().zip(table.kind());
         let points = within.map(|((field, _), kind)| kind.of_messages(batch, field));
-        let taken = self.taken(batch);
+        let taken = self.taken(table, batch);
         let mut texts = None;
         let (mut rows, mut failed) = (Vec::with_capacity(batch.rows()), Vec::new());
         for message in 0..batch.rows() {
@@ -67,8 +67,8 @@ impl Joiner {
                     rows.push(None);
                     continue;
                 }
-                (Some(keys), Some(Ok(point))) => self.table.find(keys, message, *point),
-                (Some(keys), None) => self.table.find(keys, message, None),
+                (Some(keys), Some(Ok(point))) => table.find(keys, message, *point),
+                (Some(keys), None) => table.find(keys, message, None),
                 (None, _) => None,
             };
             rows.push(row);
@@ -86,9 +86,9 @@ impl Joiner {
     }
 
     /// Returns the fields of messages that columns of the table would replace.
-    fn taken<'b>(&'b self, batch: &'b Batch) -> Vec<(&'b str, &'b ArrayRef)> {
+    fn taken<'b>(&self, table: &'b Table, batch: &'b Batch) -> Vec<(&'b str, &'b ArrayRef)> {
         let fields: &'b [FieldRef] = match self.on_found {
-            OnFound::Add => self.table.fields(),
+            OnFound::Add => table.fields(),
             OnFound::Drop => &[],
         };
         let present = |name: &'b str| {
@@ -123,12 +123,18 @@ impl Joiner {
     }
 
     /// Sends messages with the columns of their rows.
-    fn add(&mut self, batch: Batch, rows: UInt32Array, out: &mut Outputs) -> Result<(), Error> {
-        if self.table.fields().is_empty() {
+    fn add(
+        &mut self,
+        table: &Table,
+        batch: Batch,
+        rows: UInt32Array,
+        out: &mut Outputs,
+    ) -> Result<(), Error> {
+        if table.fields().is_empty() {
             out.send(batch);
             return Ok(());
         }
-        let columns = self.table.taken(&rows)?;
+        let columns = table.taken(&rows)?;
         out.send(self.layout.extend(batch, columns)?);
         Ok(())
     }
@@ -136,8 +142,8 @@ impl Joiner {
 
 impl Transform for Joiner {
     fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
-        self.renew();
-        let (mut rows, failed) = self.find(&batch);
+        let table = self.table();
+        let (mut rows, failed) = self.find(&table, &batch);
         let batch = if failed.is_empty() {
             batch
         } else {
@@ -148,7 +154,7 @@ impl Transform for Joiner {
             rest
         };
         if self.on_found == OnFound::Add && matches!(self.on_missing, OnMissing::Keep | OnMissing::Error) {
-            return self.add(batch, rows.into_iter().collect(), out);
+            return self.add(&table, batch, rows.into_iter().collect(), out);
         }
         let is_found: BooleanArray = rows.iter().map(|row| Some(row.is_some())).collect();
         let (found, missing) = batch.partition(&is_found)?;
@@ -159,7 +165,7 @@ impl Transform for Joiner {
             (None, _) => {}
         }
         match (found, self.on_found) {
-            (Some(found), OnFound::Add) => self.add(found, rows.into_iter().flatten().collect(), out),
+            (Some(found), OnFound::Add) => self.add(&table, found, rows.into_iter().flatten().collect(), out),
             (Some(found), OnFound::Drop) => {
                 found.settle(Outcome::Filtered);
                 Ok(())

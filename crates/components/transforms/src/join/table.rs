@@ -43,6 +43,12 @@ impl Table {
     /// Creates a table. All columns that are compared exist.
     pub(super) fn new(parts: Parts<'_>, mut kept: Kept) -> Result<Self, Unusable> {
         let Parts { path, rows, keys, chosen, duplicates, most } = parts;
+        // The columns of a file may take far less: a column of true and false, a bit for each row.
+        let each = keys.equal.len() * size_of::<u128>() + Index::least_bytes(keys.within.is_some());
+        let least = rows.num_rows().saturating_mul(each);
+        if least > most {
+            return Err(Unusable::too_large(path, least, most));
+        }
         let equal = keys.equal.iter().map(|(_, column)| key(path, &rows, column));
         let equal = equal.collect::<Result<Vec<_>, _>>()?;
         let compared = keys.equal.iter().zip(&equal);

@@ -22,8 +22,10 @@ pub(super) struct Unusable {
 enum Cause {
     /// Its content, or options that do not fit it.
     Content,
-    /// The system does not let it be read, or there is no memory for it: elsewhere it may be usable.
-    Surroundings,
+    /// There is no memory for it: elsewhere it may be usable.
+    Memory,
+    /// The system does not let it be read. This may pass.
+    System,
     /// A program writes it at this moment.
     Changing,
 }
@@ -43,7 +45,7 @@ impl Unusable {
     /// The system does not let the file be read.
     pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> Self {
         let message = thalweg_engine::io_error("read", path, error).to_string();
-        Self { cause: Cause::Surroundings, ..Self::new("table", message) }
+        Self { cause: Cause::System, ..Self::new("table", message) }
     }
 
     /// The table needs at least this much memory, and may have `most`.
@@ -55,7 +57,7 @@ impl Unusable {
         );
         let help =
             format!("Set `memory: {}MiB` or more, or choose fewer `columns`.", needed.saturating_mul(5));
-        Self { cause: Cause::Surroundings, ..Self::new("table", message) }.help(help)
+        Self { cause: Cause::Memory, ..Self::new("table", message) }.help(help)
     }
 
     /// A program writes the file at this moment.
@@ -92,6 +94,11 @@ impl Unusable {
     /// True if the table was being written.
     pub(super) fn is_changing(&self) -> bool {
         self.cause == Cause::Changing
+    }
+
+    /// True if the same file may be usable later.
+    pub(super) fn may_pass(&self) -> bool {
+        matches!(self.cause, Cause::System | Cause::Changing)
     }
 
     /// The mistake of a configuration, if the table is unusable wherever it is checked.

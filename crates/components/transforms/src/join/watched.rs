@@ -3,6 +3,9 @@
 //! All workers share it. The worker whose batch comes when it is time looks at the file, and reads it if it
 //! has changed; the others continue with the former table. A thread that looks was rejected: it would outlive
 //! the run, or the run would wait for it.
+//!
+//! A changed file is read at the second look that finds it the same: at the first one, a program may be
+//! writing it, and the half of a table is a table too.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,9 +28,14 @@ pub(super) struct Watched {
     looking: Mutex<Looking>,
 }
 
-/// The file as it was seen last, and when to look again.
+/// The stamps of the file, and when to look again.
 struct Looking {
+    /// The file whose table is in use, or cannot be used.
+    read: Option<Stamp>,
+    /// The file at the last look.
     seen: Option<Stamp>,
+    /// The file of the last warning.
+    warned: Option<Option<Stamp>>,
     due: Instant,
 }
 
@@ -40,7 +48,7 @@ impl Watched {
         memory: &Share,
     ) -> Result<Self, Unusable> {
         let (table, stamp) = source.read(memory)?;
-        let looking = Looking { seen: Some(stamp), due: after(every) };
+        let looking = Looking { read: Some(stamp), seen: Some(stamp), warned: None, due: after(every) };
         Ok(Self {
             source,
             name: name.to_owned(),
@@ -63,10 +71,11 @@ impl Watched {
 
     fn look(&self, looking: &mut Looking) {
         let now = Stamp::at(&self.source.path);
-        if now != looking.seen {
+        let is_settled = std::mem::replace(&mut looking.seen, now) == now;
+        if is_settled && now != looking.read {
             match self.source.read(&self.memory) {
                 Ok((table, stamp)) => {
-                    looking.seen = Some(stamp);
+                    (looking.read, looking.warned) = (Some(stamp), None);
                     *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
                     tracing::info!(
                         "`{}`: read `{}`, which has changed",
@@ -74,11 +83,14 @@ impl Watched {
                         self.source.path.display()
                     );
                 }
-                // It is read when it is complete.
-                Err(unusable) if unusable.is_changing() => {}
                 Err(unusable) => {
-                    looking.seen = now;
-                    tracing::warn!("`{}`: {unusable} The former table stays in use.", self.name);
+                    if !unusable.may_pass() {
+                        looking.read = now;
+                    }
+                    // It is read when it is complete.
+                    if !unusable.is_changing() && looking.warned.replace(now) != Some(now) {
+                        tracing::warn!("`{}`: {unusable} The former table stays in use.", self.name);
+                    }
                 }
             }
         }
