@@ -1,6 +1,6 @@
 //! Directories and files that only this user may read: state, dead letters, spools, caches, temporary files.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, create_dir_all};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, create_dir_all};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -13,6 +13,8 @@ const DIRECTORY: u32 = 0o700;
 const FILE: u32 = 0o600;
 /// Others may enter, list or change.
 const OTHERS: u32 = 0o007;
+/// The same for the group.
+const GROUP: u32 = 0o070;
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
 /// Only the owner of a file may rename or remove it.
@@ -73,24 +75,62 @@ fn close_if_empty(path: &Path) -> io::Result<()> {
 /// The reason, and how to correct it.
 pub fn check_trusted(path: &Path) -> io::Result<()> {
     let found = fs::metadata(path)?;
+    check_owner(path, &found, "remove it")?;
+    match others_write(&found) && found.mode() & STICKY == 0 {
+        true => Err(shared(path, "`chmod go-w` or `chmod +t`")),
+        false => Ok(()),
+    }
+}
+
+/// Refuses a directory in which another user can create files as well: as [`check_trusted`], also with a
+/// sticky bit. For directories whose files have fixed names.
+///
+/// # Errors
+/// The reason, and how to correct it.
+pub fn check_own(path: &Path) -> io::Result<()> {
+    let found = fs::metadata(path)?;
+    check_owner(path, &found, "run as that user")?;
+    if others_write(&found) { Err(shared(path, "`chmod go-w`")) } else { Ok(()) }
+}
+
+/// Refuses a directory of another user than this one or root.
+fn check_owner(path: &Path, found: &Metadata, help: &str) -> io::Result<()> {
     let user = rustix::process::geteuid().as_raw();
-    let shown = path.display();
-    if ![user, ROOT].contains(&found.uid()) {
-        return Err(io::Error::other(format!(
-            "`{shown}` belongs to another user (uid {}), who could replace the files in it: remove it, or use \
-             another directory",
-            found.uid()
-        )));
+    if [user, ROOT].contains(&found.uid()) {
+        return Ok(());
     }
+    Err(io::Error::other(format!(
+        "`{}` belongs to another user (uid {}), who could replace the files in it: {help}, or use another directory",
+        path.display(),
+        found.uid()
+    )))
+}
+
+/// True if more than the user and the group of this process may write.
+fn others_write(found: &Metadata) -> bool {
     let of_other_group = found.gid() != rustix::process::getegid().as_raw();
-    let is_shared = found.mode() & OTHERS_WRITE != 0 || (of_other_group && found.mode() & GROUP_WRITES != 0);
-    if is_shared && found.mode() & STICKY == 0 {
-        return Err(io::Error::other(format!(
-            "others may write to `{shown}` and replace the files in it: run `chmod go-w` or `chmod +t` on it, or \
-             use another directory"
-        )));
+    found.mode() & OTHERS_WRITE != 0 || (of_other_group && found.mode() & GROUP_WRITES != 0)
+}
+
+fn shared(path: &Path, command: &str) -> io::Error {
+    io::Error::other(format!(
+        "others may write to `{}` and replace the files in it: run {command} on it, or use another directory",
+        path.display()
+    ))
+}
+
+/// Closes an open file or directory to all other users, if it belongs to this one. For what a library
+/// creates, which gives it the usual rights.
+///
+/// # Errors
+/// If its rights cannot be changed: some file systems have none.
+pub fn close_to_others(file: &File) -> io::Result<()> {
+    let found = file.metadata()?;
+    let is_own = found.uid() == rustix::process::geteuid().as_raw();
+    if !is_own || found.mode() & (GROUP | OTHERS) == 0 {
+        return Ok(());
     }
-    Ok(())
+    file.set_permissions(fs::Permissions::from_mode(found.mode() & 0o7777 & !(GROUP | OTHERS)))
 }
 
 /// Opens a file that must be a regular one: a link is not followed, and a pipe does not block.
@@ -218,6 +258,35 @@ mod tests {
         let foreign = "`DIR` belongs to another user (uid 65534), who could replace the files in it: remove it, or use \
                        another directory";
         assert_eq!(refused(0o700), Err(foreign.to_owned()));
+    }
+
+    #[test]
+    fn a_sticky_bit_does_not_make_a_directory_ones_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("shared");
+        fs::create_dir(&path).unwrap();
+        let refused = |mode: u32| {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            check_own(&path).map_err(|error| error.to_string().replace(&path.display().to_string(), "DIR"))
+        };
+        assert_eq!((refused(0o700), refused(0o755)), (Ok(()), Ok(())));
+        let shared = "others may write to `DIR` and replace the files in it: run `chmod go-w` on it, or use another \
+                      directory";
+        assert_eq!(refused(0o777), Err(shared.to_owned()));
+        assert_eq!(refused(0o1777), Err(shared.to_owned()));
+    }
+
+    #[test]
+    fn what_a_library_creates_is_closed_to_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, below) = (folder.path().join("file"), folder.path().join("below"));
+        fs::write(&file, "").unwrap();
+        fs::create_dir(&below).unwrap();
+        for (path, from, to) in [(&file, 0o644, 0o600), (&file, 0o400, 0o400), (&below, 0o755, 0o700)] {
+            fs::set_permissions(path, fs::Permissions::from_mode(from)).unwrap();
+            close_to_others(&File::open(path).unwrap()).unwrap();
+            assert_eq!(mode(path), to, "{}", path.display());
+        }
     }
 
     #[test]

@@ -90,12 +90,13 @@ impl Filter {
     }
 }
 
-/// Opens the store, if there is one. Looking for dead letters must create nothing.
+/// Opens the store, if there is one. Looking for dead letters must create nothing. Root may look for those of
+/// any user, as an administrator does; a run of root has a directory of its own.
 fn open(state_dir: &StateDir) -> Result<Option<Store>, CommandError> {
     if !Store::exists(&state_dir.folder) {
         return Ok(None);
     }
-    Ok(Some(Store::open_for(&state_dir.folder, state_dir.owner.as_ref())?))
+    Ok(Some(Store::open_to_show(&state_dir.folder, state_dir.owner.as_ref())?))
 }
 
 /// Dead letters that can be shown and removed.
