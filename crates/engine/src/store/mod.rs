@@ -146,7 +146,10 @@ impl Store {
     /// write to. Neither opens nor creates it.
     pub(crate) fn check_letters(folder: &Path, owner: &Owner) -> Result<(), Error> {
         let faults = Faults::of(folder);
-        rights::check(folder, &faults)?;
+        // One that cannot be looked at is reported when it is opened.
+        if folder.exists() {
+            rights::check(folder, &faults)?;
+        }
         owner::check_letters(folder, owner, &faults)
     }
 

@@ -6,7 +6,6 @@
 //! See docs/decisions/113-a-state-has-one-user.md.
 
 use std::fs::File;
-use std::io::ErrorKind;
 use std::path::Path;
 
 use thalweg_runtime::private::{check_own, close_to_others};
@@ -15,12 +14,9 @@ use super::faults::Faults;
 use super::{LOCK, inventory};
 use crate::Error;
 
-/// Refuses a directory, if there is one, that belongs to another user or that others may write to.
+/// Refuses a directory that belongs to another user or that others may write to.
 pub(super) fn check(folder: &Path, faults: &Faults) -> Result<(), Error> {
-    match check_own(folder) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(faults.unopened(&error.to_string())),
-        Ok(()) | Err(_) => Ok(()),
-    }
+    check_own(folder).map_err(|error| faults.unopened(&error.to_string()))
 }
 
 /// Closes to others what the database has created, with the usual rights: its files, and the directory with

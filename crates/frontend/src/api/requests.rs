@@ -84,7 +84,8 @@ pub(super) fn log_level(body: &[u8]) -> Result<Value, Refusal> {
     }
     log::set_level(level).map_err(Refusal::bad)?;
     // The names of modules are not repeated: the answer would tell whether a guess is a secret.
-    Ok(json!({ "level": if level.contains([',', '=']) { BY_MODULE } else { level } }))
+    let shown = if level.contains([',', '=']) { BY_MODULE } else { level };
+    Ok(json!({ "level": shown }))
 }
 
 #[cfg(test)]

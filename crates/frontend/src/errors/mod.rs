@@ -90,9 +90,16 @@ impl Filter {
     }
 }
 
-/// Opens the store, if there is one. Looking for dead letters must create nothing. Root may look for those of
-/// any user, as an administrator does; a run of root has a directory of its own.
+/// Opens the store, if there is one. Looking for dead letters must create nothing.
 fn open(state_dir: &StateDir) -> Result<Option<Store>, CommandError> {
+    if !Store::exists(&state_dir.folder) {
+        return Ok(None);
+    }
+    Ok(Some(Store::open_for(&state_dir.folder, state_dir.owner.as_ref())?))
+}
+
+/// As [`open`]. Root may look for the dead letters of any user, as an administrator does.
+fn open_to_show(state_dir: &StateDir) -> Result<Option<Store>, CommandError> {
     if !Store::exists(&state_dir.folder) {
         return Ok(None);
     }
@@ -115,7 +122,7 @@ impl Shown {
         if let Some(running) = RunningLetters::find(&state_dir.folder, state_dir.owner.as_ref())? {
             return Ok(Some(Self::Running(running)));
         }
-        Ok(open(state_dir)?.map(Self::Closed))
+        Ok(open_to_show(state_dir)?.map(Self::Closed))
     }
 
     /// The letters, oldest first.

@@ -54,7 +54,7 @@ mod tests {
         }
         symlink(other.join("1.json"), runs.join("2.json")).unwrap();
         let folder = Folder::open(&runs).unwrap();
-        let mut names: Vec<_> = folder.names().unwrap().collect::<io::Result<_>>().unwrap();
+        let mut names: Vec<String> = folder.names().unwrap().collect::<io::Result<_>>().unwrap();
         names.retain(|name| name.ends_with(".json"));
         names.sort();
         assert_eq!(names, ["1.json", "2.json"]);
