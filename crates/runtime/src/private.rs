@@ -22,8 +22,9 @@ const STICKY: u32 = 0o1000;
 const ROOT: u32 = 0;
 
 /// Creates a directory that only this user may enter, unless it exists. Missing parents are created as usual.
-/// An empty directory of this user, such as one that a service manager made, is closed to others. The rights
-/// of a directory in use stay as they are.
+/// An empty directory of this user, such as one that a service manager made, is closed to others: to all
+/// users, and to writes of a group that is not one of this process. The rights of a directory in use stay as
+/// they are.
 ///
 /// # Errors
 /// If it cannot be created.
@@ -61,8 +62,9 @@ fn close_if_empty(path: &Path) -> io::Result<()> {
     let found = fs::metadata(path)?;
     let is_own = found.uid() == rustix::process::geteuid().as_raw();
     let is_shared = found.mode() & STICKY != 0;
-    if is_own && !is_shared && found.mode() & OTHERS != 0 && fs::read_dir(path)?.next().is_none() {
-        let mode = found.mode() & 0o7777 & !OTHERS;
+    let closed = if is_of_process(found.gid()) { OTHERS } else { OTHERS | GROUP_WRITES };
+    if is_own && !is_shared && found.mode() & closed != 0 && fs::read_dir(path)?.next().is_none() {
+        let mode = found.mode() & 0o7777 & !closed;
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
     }
     Ok(())
@@ -77,7 +79,7 @@ pub fn check_trusted(path: &Path) -> io::Result<()> {
     let found = fs::metadata(path)?;
     check_owner(path, &found, "remove it")?;
     match others_write(&found) && found.mode() & STICKY == 0 {
-        true => Err(shared(path, "`chmod go-w` or `chmod +t`")),
+        true => Err(shared(path, "`chmod go-w` or `chmod +t` on it, or use another directory")),
         false => Ok(()),
     }
 }
@@ -85,12 +87,40 @@ pub fn check_trusted(path: &Path) -> io::Result<()> {
 /// Refuses a directory in which another user can create files as well: as [`check_trusted`], also with a
 /// sticky bit. For directories whose files have fixed names.
 ///
+/// A share of another system may have one user for all files, or no rights. Its directories are not refused
+/// for that, because no directory there would be better.
+///
 /// # Errors
 /// The reason, and how to correct it.
 pub fn check_own(path: &Path) -> io::Result<()> {
     let found = fs::metadata(path)?;
-    check_owner(path, &found, "run as that user")?;
-    if others_write(&found) { Err(shared(path, "`chmod go-w`")) } else { Ok(()) }
+    if let Err(error) = check_owner(path, &found, "run as that user")
+        && !tried(path).is_ok_and(|new| new.uid() == found.uid())
+    {
+        return Err(error);
+    }
+    if others_write(&found) {
+        if !tried(path).is_ok_and(|new| new.mode() & (GROUP | OTHERS) != 0) {
+            return Err(shared(
+                path,
+                "`chmod go-w` on it, or use another directory, such as a new one in it",
+            ));
+        }
+        let shown = path.display();
+        tracing::warn!(
+            "the file system of `{shown}` has no rights: others may read and change the files in it"
+        );
+    }
+    Ok(())
+}
+
+/// Returns what the file system says of a private file that this process creates in a directory. The file is
+/// removed again.
+fn tried(directory: &Path) -> io::Result<Metadata> {
+    let path = directory.join(format!(".rights.{}", std::process::id()));
+    let found = private_file().write(true).create_new(true).open(&path)?.metadata();
+    fs::remove_file(&path)?;
+    found
 }
 
 /// Refuses a directory of another user than this one or root.
@@ -106,17 +136,22 @@ fn check_owner(path: &Path, found: &Metadata, help: &str) -> io::Result<()> {
     )))
 }
 
-/// True if more than the user and the group of this process may write.
+/// True if more than the user and the groups of this process may write.
 fn others_write(found: &Metadata) -> bool {
-    let of_other_group = found.gid() != rustix::process::getegid().as_raw();
+    let of_other_group = !is_of_process(found.gid());
     found.mode() & OTHERS_WRITE != 0 || (of_other_group && found.mode() & GROUP_WRITES != 0)
 }
 
-fn shared(path: &Path, command: &str) -> io::Error {
-    io::Error::other(format!(
-        "others may write to `{}` and replace the files in it: run {command} on it, or use another directory",
-        path.display()
-    ))
+/// True if this process is in a group. The group of a volume of Kubernetes (`fsGroup`) is a supplementary one
+/// of the process, and may write to all of the volume.
+fn is_of_process(group: u32) -> bool {
+    let others = rustix::process::getgroups().unwrap_or_default();
+    others.into_iter().chain([rustix::process::getegid()]).any(|own| own.as_raw() == group)
+}
+
+fn shared(path: &Path, help: &str) -> io::Error {
+    let shown = path.display();
+    io::Error::other(format!("others may write to `{shown}` and replace the files in it: run {help}"))
 }
 
 /// Closes an open file or directory to all other users, if it belongs to this one. For what a library
@@ -271,9 +306,41 @@ mod tests {
         };
         assert_eq!((refused(0o700), refused(0o755)), (Ok(()), Ok(())));
         let shared = "others may write to `DIR` and replace the files in it: run `chmod go-w` on it, or use another \
-                      directory";
+                      directory, such as a new one in it";
         assert_eq!(refused(0o777), Err(shared.to_owned()));
         assert_eq!(refused(0o1777), Err(shared.to_owned()));
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+        assert_eq!(tried(&path).unwrap().mode() & 0o7777, 0o600);
+    }
+
+    #[test]
+    fn a_group_of_the_process_may_write_and_another_group_may_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let (used, empty) = (folder.path().join("used"), folder.path().join("empty"));
+        for path in [&used, &empty] {
+            fs::create_dir(path).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(0o2775)).unwrap();
+        }
+        fs::write(used.join("file"), "").unwrap();
+        for group in rustix::process::getgroups().unwrap() {
+            chown(&used, None, Some(group.as_raw())).unwrap();
+            fs::set_permissions(&used, fs::Permissions::from_mode(0o2775)).unwrap();
+            check_own(&used).unwrap();
+        }
+        create_private(&empty).unwrap();
+        assert_eq!(mode(&empty) & 0o777, 0o770);
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: only root can give a directory to another group");
+            return;
+        }
+        for path in [&used, &empty] {
+            chown(path, None, Some(54_321)).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(0o775)).unwrap();
+            create_private(path).unwrap();
+        }
+        assert!(check_own(&used).is_err());
+        assert_eq!(mode(&empty), 0o750);
+        check_own(&empty).unwrap();
     }
 
     #[test]

@@ -96,7 +96,11 @@ impl Store {
             Error::permanent(format!("the state folder `{}` cannot be made: {error}", folder.display()))
         })?;
         rights::check(folder, &Faults::of(folder))?;
-        Self::open_trusted(folder, owner)
+        let store = Self::open_trusted(folder, owner)?;
+        if let Some(owner) = owner {
+            owner::record(folder, owner).map_err(|error| store.faults.recording(&error))?;
+        }
+        Ok(store)
     }
 
     /// Opens a store that exists, to show its dead letters and to remove some. Root may do so for the user
@@ -106,6 +110,7 @@ impl Store {
     /// As [`open_for`](Self::open_for).
     pub fn open_to_show(folder: &Path, owner: Option<&Owner>) -> Result<Self, Error> {
         match rustix::process::geteuid().is_root() {
+            // Without a record of the owner: the user of the directory could not read a file of root.
             true => Self::open_trusted(folder, owner),
             false => Self::open_for(folder, owner),
         }
@@ -134,9 +139,6 @@ impl Store {
         let letters = Letters::open(&database, keyspace("tallies")?, faults.clone(), inventory.clone())?;
         inventory.begin().map_err(|error| faults.recording(&error))?;
         rights::close_files(folder);
-        if let Some(owner) = owner {
-            owner::record(folder, owner).map_err(|error| faults.recording(&error))?;
-        }
         let unflushed = Unflushed::default();
         let outputs = OutputFiles::new(folder, faults.clone());
         Ok(Self { database, positions, sinks, journals, unflushed, outputs, letters, faults, inventory })

@@ -80,7 +80,7 @@ mod tests {
         for mode in [0o777, 0o1777] {
             fs::set_permissions(&state, fs::Permissions::from_mode(mode)).unwrap();
             let reason = "the state in `S` cannot be opened: others may write to `S` and replace the files in it: run \
-                          `chmod go-w` on it, or use another directory";
+                          `chmod go-w` on it, or use another directory, such as a new one in it";
             assert_eq!(refused(Store::open(&state).map(drop)), reason);
             assert_eq!(refused(Store::check_letters(&state, &owner)), reason);
         }
@@ -93,6 +93,7 @@ mod tests {
         let reason = "the state in `S` cannot be opened: `S` belongs to another user (uid 65534), who could replace the \
                       files in it: run as that user, or use another directory";
         assert_eq!(refused(Store::open(&state).map(drop)), reason);
-        assert_eq!(Store::open_to_show(&state, None).unwrap().letters().count(), 0);
+        assert_eq!(Store::open_to_show(&state, Some(&owner)).unwrap().letters().count(), 0);
+        assert!(!state.join("owner").exists());
     }
 }
