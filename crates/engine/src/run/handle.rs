@@ -289,7 +289,6 @@ impl Handle {
     fn source(&self, name: &str) -> Result<Arc<SourceControl>, UnknownSource> {
         let sources = self.controls();
         sources.iter().find(|source| &*source.name == name).cloned().ok_or_else(|| UnknownSource {
-            name: name.to_owned(),
             known: sources.iter().map(|source| source.name.to_string()).collect(),
         })
     }

@@ -13,6 +13,7 @@
 
 mod access;
 mod dashboard;
+mod entries;
 #[cfg(target_os = "linux")]
 mod letter_search;
 mod letters;
