@@ -271,10 +271,12 @@ impl Aggregate {
         context.details.show_gauge("groups", help, move || count.load(Relaxed));
         let timing = self.timing();
         let watermark = if matches!(timing, Timing::Event(..)) { i64::MIN } else { 0 };
+        let secret = crate::new_secret()?;
         let journal = context.journal.clone().filter(|_| context.resumes && context.rereads);
         let acks = match journal {
             Some(journal) => {
-                let windows = KeptWindows::new(journal, self.description(), watermark, &context.name);
+                let options = self.description();
+                let windows = KeptWindows::new(journal, options, secret, watermark, &context.name);
                 Acks::Checkpoint(Box::new(windows))
             }
             None if context.starts_over && !context.resumes => Acks::AtOnce,
@@ -306,6 +308,7 @@ impl Aggregate {
             held: 0,
             acks,
             last: Instant::now(),
+            secret,
             hashes: Vec::new(),
             scratch: Vec::new(),
             now,

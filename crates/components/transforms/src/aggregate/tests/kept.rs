@@ -383,3 +383,26 @@ fn a_window_that_left_early_is_not_taken_for_the_next_one() {
     let keys: Vec<_> = found.filter_map(|(_, key, ..)| key).collect();
     assert_eq!(keys, ["a", "b"]);
 }
+
+/// Under another secret, the groups of a state would get no more messages.
+#[test]
+fn each_new_state_has_a_secret_of_its_own_and_a_later_run_has_that_of_the_state() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
+    let context = Context { resumes: true, journal, ..testing::context() };
+    let build = || testing::options::<Aggregate>(&format!("{{ {VALUES} }}")).build(&context).unwrap();
+    let (mut first, mut second, mut later) = (build(), build(), build());
+    let (first, second) = (first.state().unwrap(), second.state().unwrap());
+    assert_ne!(first["secret"], second["secret"]);
+    later.restore(first.clone()).unwrap();
+    let mut out = Outputs::new("test".into());
+    later.apply(batch(&[(1, Some("a"), None)]), &mut out).unwrap();
+    later.pre_commit().unwrap();
+    assert_eq!(later.state().unwrap()["secret"], first["secret"]);
+    let mut without = first;
+    without.as_object_mut().unwrap().remove("secret");
+    let refused = build().restore(without).unwrap_err().to_string();
+    assert!(refused.starts_with("its saved state cannot be read: missing field `secret`; "), "{refused}");
+    later.finish(&mut out).unwrap();
+    out.take().into_iter().for_each(|(_, batch)| batch.settle(Outcome::Delivered));
+}
