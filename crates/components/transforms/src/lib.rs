@@ -95,9 +95,9 @@ fn comma() -> String {
 
 /// Draws the secret under which a transform hashes keys.
 fn new_secret() -> Result<Secret, thalweg_engine::Error> {
-    let failed =
-        |error| thalweg_engine::Error::permanent("the system has no random numbers").caused_by(error);
-    Secret::random().map_err(failed)
+    Secret::random().map_err(|error| {
+        thalweg_engine::Error::permanent("the system has no random numbers").caused_by(error)
+    })
 }
 
 /// The error of a state that this version cannot read.
