@@ -243,8 +243,8 @@ impl KeptWindows {
         value
     }
 
-    /// Reads the windows of a state, its watermark and its secret. Returns None if the options are others, and no window
-    /// was open.
+    /// Reads the windows of a state, its watermark and its secret. Returns None if the options are others,
+    /// and no window was open.
     pub(super) fn restore(
         &mut self,
         saved: Value,

@@ -40,7 +40,7 @@ impl Timing {
     /// The same windows, none of which ends while messages come if they are by event time.
     pub(super) fn without_end(self) -> Self {
         match self {
-            // Twice the farthest time: none is so much after another.
+            // Twice the farthest time: no message is later than another by more.
             Timing::Event(spans, _) => Timing::Event(spans, 2 * FARTHEST as i64),
             other => other,
         }

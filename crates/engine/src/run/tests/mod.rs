@@ -233,8 +233,8 @@ impl SourceConfig for Unbuildable {
 }
 
 /// A registry with the source `numbers`, the transforms `pass`, `shared` and `apart` (messages), `small` and
-/// `waiting` (files) and `reader` (files to messages), the sources `files` and `unbuildable`, and the sink `probe`, whose options
-/// are an index into `probes`.
+/// `waiting` (files) and `reader` (files to messages), the sources `files` and `unbuildable`, and the sink
+/// `probe`, whose options are an index into `probes`.
 pub(super) fn registry(source: Numbers, probes: Vec<Probe>) -> Registry {
     let transform = |step: Step| move |_| Ok(Built::Transform(step.clone()));
     let stateful = |replays_apart| transform(Step::Messages(Arc::new(Stateful { replays_apart })));
