@@ -16,7 +16,7 @@ fn append(house: &House, name: &str, text: &str) {
 
 /// Replays all dead letters, or those of a component.
 fn replayed(house: &House, of: &[&str]) -> String {
-    house.run_well(&[&["errors", "replay", "c.yaml"], of].concat()).err
+    house.run_well(&[&["errors", "replay", "c.yaml"][..], of].concat()).err
 }
 
 /// Counts requests by the minute, and copies them.
