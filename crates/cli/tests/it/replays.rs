@@ -121,3 +121,15 @@ fn a_letter_that_failed_behind_dedupe_is_not_taken_for_a_repetition_of_itself() 
     house.run_well(&["run", "c.yaml", "--quiet"]);
     assert_eq!(house.lines("out.jsonl"), ["{\"n\":1}", "{\"text\":\"rubbish\"}"]);
 }
+
+/// The letters that were rejected again had no room, and the replay failed.
+#[test]
+fn letters_that_are_rejected_again_have_room_although_the_dead_letters_are_full() {
+    let full = format!("dead_letters: {{ max_count: 2 }}\n{}", configuration("parse_json"));
+    let house = House::with(&[("c.yaml", &full), ("in.jsonl", "rubbish\nmore\n")]);
+    house.run_well(&["run", "c.yaml", "--quiet"]);
+    let said = replayed(&house, &[]);
+    assert!(said.contains("2 dead letters: 0 processed\n  2 rejected again"), "{said}");
+    let listed = house.run_well(&["errors", "list", "c.yaml"]).out;
+    assert!(listed.ends_with("\n2 dead letters\n"), "{listed}");
+}
