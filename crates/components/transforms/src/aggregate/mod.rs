@@ -65,8 +65,9 @@ use window::{END, START};
 /// The results of all windows also leave at the end of the input. If a later run with the same state reads
 /// more messages of a window, further results of it follow.
 ///
-/// `errors replay` counts dead letters in windows of their own, whose results leave at its end: no letter is
-/// late, and the windows that the state has stay open.
+/// `errors replay` counts dead letters in windows of their own: no letter is late, and the windows that the
+/// state has stay open. Letters are replayed in parts of about a quarter of `memory`, and the results leave
+/// at the end of each part.
 ///
 /// Messages that cannot be counted leave by `errors`: a value that is not a number, a key of more than 16
 /// KiB, or a new group if there are `max_groups` or the groups use an eighth of `memory`.

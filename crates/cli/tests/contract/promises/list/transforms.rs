@@ -83,7 +83,7 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "It counts letters in windows of their own, none of them late, and sends the results at its end; windows that the state has stay open.",
+        "It counts letters in windows of their own, none of them late, and sends the results at the end of each part of the replay (a quarter of `memory`); windows that the state has stay open.",
         &[
             "cli: a_replay_leaves_the_windows_of_the_service_open_and_no_letter_is_late",
             "transforms: no_letter_of_a_replay_is_late_and_acks_wait_for_the_end",
