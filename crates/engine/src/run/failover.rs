@@ -54,13 +54,17 @@ impl Way {
     fn guard(&self, mut batch: Batch) -> Batch {
         let Some(next) = self.next.clone() else { return batch };
         let mut copy = batch.with_ack(Ack::noop());
-        *copy.ack_mut() =
-            Ack::with_failover(self.metrics.name.clone(), move |settlement| match settlement.outcome {
-                // Not all of its messages, if only some were.
-                Outcome::Rejected => batch.take_ack().reject(settlement.rejected),
-                outcome if outcome.is_safe() => batch.settle(outcome),
-                _ => next.take_over(batch),
-            });
+        let observer = batch.ack().observer();
+        let ack = Ack::with_failover(self.metrics.name.clone(), move |settlement| match settlement.outcome {
+            // Not all of its messages, if only some were.
+            Outcome::Rejected => batch.take_ack().reject(settlement.rejected),
+            outcome if outcome.is_safe() => batch.settle(outcome),
+            _ => next.take_over(batch),
+        });
+        *copy.ack_mut() = match observer {
+            Some(observer) => ack.observed(observer),
+            None => ack,
+        };
         copy
     }
 
@@ -142,7 +146,7 @@ impl Worker for Failover {
 
     async fn take(&mut self, _: Ticket, mut batch: Batch) -> Result<(), RunFailure> {
         let metrics = &self.first.metrics;
-        batch.ack_mut().enter(&metrics.name);
+        batch.enter(&metrics.name);
         metrics.add_in(batch.rows(), batch.payload_bytes());
         metrics.add_out(batch.rows(), batch.payload_bytes());
         self.has_waited = false;
