@@ -76,10 +76,10 @@ pub struct Arguments {
     /// API answers only at addresses of this machine, such as 127.0.0.1, where it answers every user.
     #[arg(long, value_name = "FILE", requires = "listen")]
     api_token_file: Option<PathBuf>,
-    /// Send the metrics of the run, and traces of some of its batches, to a receiver of OpenTelemetry (OTLP) by
-    /// HTTP. Without ENDPOINT, that of OTEL_EXPORTER_OTLP_ENDPOINT, or `http://localhost:4318`. Other standard
-    /// variables count too, such as OTEL_SERVICE_NAME. Without this option, none counts and nothing is sent. A
-    /// receiver that does not answer does not hold up the run. A dry run sends nothing.
+    /// Send the metrics of the run, and traces of some of its batches, to a receiver of OpenTelemetry (OTLP)
+    /// by HTTP. Without ENDPOINT, that of OTEL_EXPORTER_OTLP_ENDPOINT, or `http://localhost:4318`. Other
+    /// standard variables count too, such as OTEL_SERVICE_NAME. Without this option, none counts and nothing
+    /// is sent. A receiver that does not answer does not hold up the run. A dry run sends nothing.
     #[arg(long, value_name = "ENDPOINT", num_args = 0..=1, require_equals = true)]
     telemetry: Option<Option<String>>,
     /// End each source after this number of messages, or of files if it reads files. The rest is not read,

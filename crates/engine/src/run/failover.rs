@@ -172,6 +172,7 @@ mod tests {
     use thalweg_runtime::channel;
 
     use super::*;
+    use crate::run::traces::Traces;
     use crate::{Role, testing};
 
     #[tokio::test]
@@ -189,5 +190,21 @@ mod tests {
         copy.settle(Outcome::Delivered);
         let expected = Settlement { outcome: Outcome::Rejected, rejected: 1, reason: None };
         assert_eq!(*settled.lock(), Some(expected));
+    }
+
+    /// A way has an ack of its own, so a trace would end at the failover.
+    #[tokio::test]
+    async fn the_observer_of_a_batch_sees_each_way() {
+        let ((to, sink), (other, _)) = (channel(usize::MAX), channel(usize::MAX));
+        let metrics = ComponentMetrics::new("failover".into(), Role::Transform, "test");
+        let first = Way::first_of([(vec![to], None), (vec![other], None)].into_iter(), &metrics).unwrap();
+        let traces = Arc::new(Traces::default());
+        traces.sample(1.0);
+        let trace = traces.begin(&"in".into(), 1).unwrap();
+        let batch = testing::batch_with(["a"], Ack::new("in".into(), |_| {}).observed(trace));
+        first.give(batch, |stage, batch, bytes| drop(stage.push(batch, bytes)));
+        let mut batch = sink.take().await.unwrap().item;
+        assert!(batch.ack().observer().is_some());
+        batch.take_ack().settle(Outcome::Delivered);
     }
 }

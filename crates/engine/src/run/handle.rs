@@ -249,8 +249,8 @@ impl Handle {
         self.taps.open(request, &self.budget)
     }
 
-    /// Traces this part of the batches that sources read from here on, at most 100 in a second: 1 traces all, 0
-    /// none, as from the beginning.
+    /// Traces this part of the batches that sources read from here on, at most 100 in a second: 1 traces all,
+    /// 0 none, as from the beginning.
     pub fn trace(&self, ratio: f64) {
         self.traces.sample(ratio);
     }

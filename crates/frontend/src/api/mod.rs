@@ -71,7 +71,7 @@ pub(crate) struct Observed {
     pub(crate) stop: StopRequest,
     /// Reloads the configuration, if it may be.
     pub(crate) reloads: Option<Reloads>,
-    /// What became of the telemetry of the run, if it sends any.
+    /// The counters of the telemetry of the run, if it sends any.
     pub(crate) telemetry: Option<Arc<telemetry::Counts>>,
     /// Locked while dead letters or the history are read: only one such answer is made at a time.
     pub(crate) letters: Arc<tokio::sync::Mutex<()>>,

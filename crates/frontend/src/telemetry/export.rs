@@ -40,7 +40,7 @@ pub(super) struct Export {
     fails: bool,
 }
 
-/// What became of a request.
+/// The fate of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sent {
     /// The receiver has it.

@@ -4,9 +4,9 @@
 //! program sends nothing. The standard variables then say where to and how often: see [`Telemetry`]. Metrics
 //! are the [instruments](crate::instruments) that `/metrics` has too. Traces are those of the engine.
 //!
-//! A thread of its own sends them, on a runtime of its own: a receiver that is dead or slow takes no worker of
-//! the run, and the thread is still there when the run has ended, for the last figures. Nothing waits for it
-//! but the end of the run, for [`LAST`] at most. What cannot be sent is bounded: metrics are cumulative, so
+//! A thread of its own sends them, on a runtime of its own: a receiver that is dead or slow takes no worker
+//! of the run, and the thread is still there when the run has ended, for the last figures. Nothing waits for
+//! it but the end of the run, for [`LAST`] at most. Unsent telemetry is bounded: metrics are cumulative, so
 //! the next request has them all, and traces beyond a number are dropped and counted.
 //!
 //! OpenTelemetry's SDK was rejected: it would count everything a second time, and bring a second client of
@@ -33,10 +33,12 @@ use crate::instruments::{Instrument, Value};
 use export::Export;
 pub use settings::Telemetry;
 
-/// How long the end of a run waits until its last figures are sent.
+/// How long sending the last figures of a run may take.
 const LAST: Duration = Duration::from_secs(5);
+/// How much longer the end of a run waits for the thread, so that it can say that it failed.
+const SAYS: Duration = Duration::from_millis(500);
 
-/// What became of the telemetry of a run.
+/// Counters of the telemetry of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     /// Requests that failed.
@@ -91,7 +93,7 @@ impl Exporter {
                 }
                 Err(error) => tracing::warn!("no telemetry is sent: {error}"),
             }
-            // Nobody may wait for it.
+            // The run may have ended without waiting.
             let _ = tell.send(());
         };
         let spawned = thread::Builder::new().name("telemetry".to_owned()).spawn(work);
@@ -104,6 +106,6 @@ impl Exporter {
     pub(crate) fn end(self) {
         // The thread has ended if it could not begin.
         let _ = self.ends.send(());
-        let _ = self.ended.recv_timeout(LAST);
+        let _ = self.ended.recv_timeout(LAST + SAYS);
     }
 }

@@ -12,7 +12,7 @@
 //! The messages of a file reader have acks of their own, so the trace of a file ends at its reader, whose
 //! span lasts until all of them are settled. So it is with a buffer: its source begins new traces.
 //!
-//! All memory is bounded: the traces that are open, those that nobody has taken yet, and the spans of each. A
+//! All memory is bounded: the traces that are open, those that are not taken yet, and the spans of each. A
 //! trace beyond a bound is left out and counted.
 //!
 //! See docs/decisions/118-telemetry-is-sent-by-a-thread-of-its-own.md.
@@ -92,7 +92,7 @@ pub(crate) struct Traces {
 struct State {
     /// When the current second began, and how many traces began in it.
     second: Option<(Instant, u32)>,
-    /// The traces that nobody has taken yet.
+    /// The traces that are not taken yet.
     ended: Vec<BatchTrace>,
 }
 
