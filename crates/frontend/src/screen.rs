@@ -212,7 +212,7 @@ impl Screen {
     fn end_telemetry(&mut self) {
         let handle = self.handle.take();
         if let Some(exporter) = self.exporter.take()
-            && !handle.is_some_and(|handle| handle.is_aborted())
+            && handle.is_none_or(|handle| !handle.is_aborted())
         {
             exporter.end();
         }
