@@ -160,7 +160,7 @@ impl Export {
     fn failed(&mut self, reason: &str) {
         self.counts.failures.fetch_add(1, Relaxed);
         if !std::mem::replace(&mut self.fails, true) {
-            tracing::warn!("telemetry is not sent: {reason}; the run goes on without it");
+            tracing::warn!("telemetry is not sent: {reason}; this does not hold up the run");
         }
     }
 }

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use thalweg_engine::Error;
 use thalweg_net::otlp::Receiver;
-use thalweg_redact::{keep_address, percent_decoded, without_secrets};
+use thalweg_redact::{
+    is_named_like_a_secret, keep_address, keep_credential, percent_decoded, without_secrets,
+};
 
 use crate::exit::CommandError;
 
@@ -101,10 +103,18 @@ impl Telemetry {
             ratio: ratio(given(SAMPLER).as_deref(), given(SAMPLER_ARGUMENT).as_deref())?,
             resource,
         };
-        keep_address(&telemetry.endpoint);
+        telemetry.keep_secrets();
         match telemetry.receiver() {
             Ok(_) => Ok(Some(telemetry)),
             Err(error) => Err(format!("telemetry cannot be sent: {}", error.full())),
+        }
+    }
+
+    /// Hides credentials in all messages: a receiver may repeat a token without its scheme, such as `Bearer`.
+    fn keep_secrets(&self) {
+        keep_address(&self.endpoint);
+        for (_, value) in self.headers.iter().filter(|(name, _)| is_named_like_a_secret(name)) {
+            keep_credential(value.split_once(' ').map_or(value.as_str(), |(_, token)| token));
         }
     }
 
@@ -185,6 +195,7 @@ fn ratio(sampler: Option<&str>, argument: Option<&str>) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg_redact::redacted;
 
     fn of(endpoint: Option<&str>, variables: &[(&str, &str)]) -> Result<Option<Telemetry>, String> {
         let found = |name: &str| {
@@ -223,6 +234,12 @@ mod tests {
         assert_eq!(of(Some("http://near:2"), &variables).unwrap().unwrap().endpoint, "http://near:2");
         assert!(!format!("{all:?}").contains("SEKRET"));
         assert!(of(None, &[("OTEL_SDK_DISABLED", "True")]).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_token_is_hidden_without_its_scheme_too() {
+        of(None, &[("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20TOKEN-2b9d")]).unwrap();
+        assert_eq!(redacted("TOKEN-2b9d has expired, not Bearer"), "… has expired, not Bearer");
     }
 
     #[test]
