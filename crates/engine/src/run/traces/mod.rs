@@ -9,8 +9,8 @@
 //! Spans around the calls of components were rejected: batches are divided and joined, and the time that
 //! matters is mostly that between calls.
 //!
-//! The messages of a file reader have acks of their own, so the trace of a file ends at its reader, whose
-//! span lasts until all of them are settled. So it is with a buffer: its source begins new traces.
+//! The messages that a file reader reads carry parts of the ack of their file, so they belong to its trace. A
+//! trace ends at a buffer, whose source begins new ones.
 //!
 //! All memory is bounded: the traces that are open, those that are not taken yet, and the spans of each. A
 //! trace beyond a bound is left out and counted.
