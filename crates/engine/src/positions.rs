@@ -21,6 +21,7 @@ use thalweg_record::{Ack, Outcome, Passage, Settlement};
 use tokio::sync::mpsc;
 
 use crate::run::latency::Latency;
+use crate::run::traces::Traces;
 use crate::{Error, Role, RunFailure};
 
 /// Where a source resumes once everything before it is settled.
@@ -60,8 +61,15 @@ pub struct Positions {
     is_left: AtomicBool,
     /// Held by the source and by each of its batches that is not settled.
     guard: Mutex<Option<LiveGuard>>,
-    /// Measures the time until batches are settled.
-    latency: OnceLock<Arc<Latency>>,
+    /// Measures the time until batches are settled, and traces some of them.
+    measures: OnceLock<Measures>,
+}
+
+/// The measurements of the batches of a source.
+#[derive(Debug)]
+struct Measures {
+    latency: Arc<Latency>,
+    traces: Arc<Traces>,
 }
 
 /// Keeps its receiver waiting: the receiver ends when the last guard is dropped.
@@ -147,7 +155,7 @@ impl Positions {
             has_failed: AtomicBool::new(false),
             is_left: AtomicBool::new(false),
             guard: Mutex::default(),
-            latency: OnceLock::new(),
+            measures: OnceLock::new(),
         })
     }
 
@@ -161,10 +169,10 @@ impl Positions {
         self.is_unsaved.store(true, Relaxed);
     }
 
-    /// Measures how long batches take until they are settled.
-    pub(crate) fn measure(&self, latency: Arc<Latency>) {
+    /// Measures how long batches take until they are settled, and traces those that are chosen.
+    pub(crate) fn measure(&self, latency: Arc<Latency>, traces: Arc<Traces>) {
         // A source is wired once.
-        let _ = self.latency.set(latency);
+        let _ = self.measures.set(Measures { latency, traces });
     }
 
     /// Lets no position move from here on.
@@ -272,15 +280,25 @@ impl Positions {
         let this = self.clone();
         let guard = self.guard.lock().clone();
         // Without items, it is a checkpoint alone.
-        let timing = self.latency.get().filter(|_| items > 0).map(Latency::begin);
+        let measures = self.measures.get().filter(|_| items > 0);
+        let timing = measures.map(|measures| measures.latency.begin());
         let items = items as u64;
+        let trace = measures.and_then(|measures| measures.traces.begin(&self.source, items));
+        let traced = trace.clone();
         self.unsettled.fetch_add(items, Relaxed);
-        Ack::new(self.source.clone(), move |settlement| {
+        let ack = Ack::new(self.source.clone(), move |settlement| {
             settle(settlement.outcome);
             this.note_settled(&settlement, items);
+            if let Some(trace) = traced {
+                trace.end(&settlement);
+            }
             drop(timing);
             drop(guard);
-        })
+        });
+        match trace {
+            Some(trace) => ack.observed(trace),
+            None => ack,
+        }
     }
 
     fn note_settled(&self, settlement: &Settlement, items: u64) {

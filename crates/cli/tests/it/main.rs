@@ -75,6 +75,8 @@ mod serving;
 #[cfg(feature = "stores")]
 mod sparse;
 mod swapped;
+#[cfg(target_os = "linux")]
+mod telemetry;
 mod telling;
 mod unpack;
 mod upload;

@@ -45,6 +45,7 @@ mod summary;
 mod supervisor;
 pub(crate) mod tap;
 mod threads;
+pub(crate) mod traces;
 mod wiring;
 
 use std::collections::BTreeSet;
@@ -74,6 +75,7 @@ pub use queues::QueueCounts;
 pub use rehearsal::Rehearsal;
 pub use summary::{Summary, Undrained};
 pub use tap::{Tap, TapError, TapRequest, Tapped};
+pub use traces::{BatchTrace, StageSpan};
 
 use checkpoints::{ComponentPositions, LazyStore};
 use environment::{Environment, RunSettings};

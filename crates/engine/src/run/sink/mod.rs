@@ -290,7 +290,7 @@ impl Writer {
 
     /// Writes a batch, and settles what became durable.
     async fn deliver(&mut self, mut batch: Batch) -> Result<(), RunFailure> {
-        batch.ack_mut().enter(&self.metrics.name);
+        batch.enter(&self.metrics.name);
         self.fields.note(&batch);
         let has_another_way = batch.ack().has_failover();
         if has_another_way && let Some(reason) = self.condition.objection() {
