@@ -234,6 +234,20 @@ impl Positions {
             && partitions.values().all(|partition| !partition.changed && partition.sent.is_empty())
     }
 
+    /// For each partition with a batch that is not settled: the number of the first one.
+    pub(crate) fn oldest_unsettled(&self) -> Vec<(Arc<str>, u64)> {
+        let partitions = self.partitions.lock();
+        let waiting = partitions.iter().filter(|(_, partition)| !partition.sent.is_empty());
+        waiting.map(|(name, partition)| (name.clone(), partition.first)).collect()
+    }
+
+    /// True if the batch with this number is the first one of a partition that is not settled.
+    pub(crate) fn is_oldest_unsettled(&self, partition: &str, number: u64) -> bool {
+        let partitions = self.partitions.lock();
+        let found = partitions.get(partition);
+        found.is_some_and(|partition| partition.first == number && !partition.sent.is_empty())
+    }
+
     /// True if a batch failed. Sinks may have its other parts, so their states must not be saved.
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed.load(Relaxed)

@@ -10,6 +10,7 @@
 //! docs/decisions/074-a-checkpoint-is-taken-while-nothing-moves.md.
 
 mod lazy_store;
+mod stuck;
 mod timer;
 mod uncovered;
 
@@ -25,7 +26,7 @@ use tokio::time::Instant;
 
 use super::RunFailure;
 use super::flushes::Flushes;
-use super::saves::Saver;
+use super::saves::{Haste, Saver};
 use super::sink::{CheckpointBarrier, Uncommitted};
 use crate::Error;
 use crate::component::Transform;
@@ -34,11 +35,12 @@ use crate::store::DeadLetterId;
 use timer::{LONGEST_PAUSE, SaveTimer};
 
 pub(super) use lazy_store::LazyStore;
+pub(super) use stuck::Stuck;
 pub(super) use uncovered::{begin, begin_beside, begin_parts};
 
 /// How long the sources are held back at most: a sink that retries would hold them back without end. Then the
 /// settled messages are saved while others move, as often as usual, until the longest pause is over. A run
-/// that resumes there may write those twice.
+/// that resumes there may write those twice. So nothing is saved while those that move are [stuck](Stuck).
 const LONGEST_HOLD: Duration = Duration::from_secs(5);
 /// The time in which the process certainly ran, of the time that the sources are held back.
 const HOLD_STEP: Duration = Duration::from_millis(100);
@@ -87,6 +89,7 @@ pub(super) struct Checkpoints {
     pub(super) is_exact: AtomicBool,
     /// True from `pre_commit` of transforms until a checkpoint with their states is saved.
     pub(super) is_behind: AtomicBool,
+    pub(super) stuck: Stuck,
 }
 
 /// When a snapshot is made.
@@ -98,6 +101,15 @@ enum Moment {
     Moving,
     /// Messages have moved for the longest hold: the state of transforms that count need not be exact.
     TooLong,
+}
+
+/// Why messages still move after the longest hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Busy {
+    /// Some of them were settled meanwhile.
+    Slow,
+    /// Of those of the sources, none was settled in the last half of the time.
+    Stuck,
 }
 
 /// The data of one save, copied at one moment.
@@ -119,6 +131,9 @@ impl Checkpoints {
         loop {
             tokio::select! {
                 haste = self.saver.asked() => {
+                    if haste == Haste::AtOnce {
+                        self.stuck.hurry();
+                    }
                     timer.ask(haste);
                     continue;
                 }
@@ -147,23 +162,25 @@ impl Checkpoints {
         }
         let number = self.saver.begin();
         if self.is_idle() {
+            self.stuck.clear();
             self.saver.complete(number);
             return Ok(Duration::ZERO);
         }
         let start = Instant::now();
         self.find_exact();
         match self.patiently(self.still_snapshot()).await.map(Result::transpose) {
-            Some(Some(snapshot)) => {
+            Ok(Some(snapshot)) => {
                 let held = start.elapsed();
                 self.write_blocking(snapshot?)?;
+                self.stuck.clear();
                 return Ok(held);
             }
             // The run is failing, and the state of what failed must not be saved.
-            Some(None) => {}
-            None => {
-                tracing::debug!("a checkpoint was taken while messages move: a component takes long");
+            Ok(None) => {}
+            Err(busy) => {
+                tracing::debug!("messages move although the sources are held back: a component takes long");
                 if let Some(snapshot) = self.snapshot(Moment::TooLong)? {
-                    self.write_blocking(snapshot)?;
+                    self.write_moving(snapshot, busy == Busy::Stuck)?;
                 }
             }
         }
@@ -172,17 +189,23 @@ impl Checkpoints {
 
     /// Waits for a snapshot, as long as the sources may be held back. Only time in which the process runs
     /// counts: after a pause of the machine, what is in flight has had no time to arrive.
-    async fn patiently<T>(&self, snapshot: impl Future<Output = T>) -> Option<T> {
+    async fn patiently<T>(&self, snapshot: impl Future<Output = T>) -> Result<T, Busy> {
         let mut snapshot = std::pin::pin!(snapshot);
         let mut held = Duration::ZERO;
+        let (mut left, mut settled_at) = (self.count_unsettled(), Duration::ZERO);
         while held < self.longest_hold() {
             tokio::select! {
                 biased;
-                snapshot = &mut snapshot => return Some(snapshot),
+                snapshot = &mut snapshot => return Ok(snapshot),
                 () = tokio::time::sleep(HOLD_STEP) => held += HOLD_STEP,
             }
+            let count = self.count_unsettled();
+            if count != left {
+                (left, settled_at) = (count, held);
+            }
         }
-        None
+        let is_stuck = left > 0 && held - settled_at >= held / 2;
+        Err(if is_stuck { Busy::Stuck } else { Busy::Slow })
     }
 
     /// Finds out whether a transform has an exact state.
@@ -299,7 +322,33 @@ impl Checkpoints {
         if !self.is_due() {
             return Ok(());
         }
-        self.snapshot(Moment::Moving)?.map_or(Ok(()), |snapshot| self.write_blocking(snapshot))
+        self.snapshot(Moment::Moving)?.map_or(Ok(()), |snapshot| self.write_moving(snapshot, false))
+    }
+
+    /// Writes a snapshot that was made while messages move, or puts it back: states of sinks and transforms
+    /// must not get further ahead of positions that do not move, and not at all while messages are
+    /// [stuck](Stuck). Those who wait for a save wait for a later one.
+    fn write_moving(&self, snapshot: Snapshot, is_stuck: bool) -> Result<(), Error> {
+        let is_urgent = self.stuck.take_urgency();
+        if self.are_kept && self.rereads {
+            let Snapshot { moved, states, .. } = &snapshot;
+            let is_stuck = self.stuck.keeps_last(&self.positions, is_stuck) && self.is_repeated(states);
+            let stays = is_stuck || moved.iter().all(|(_, _, offset)| offset.is_none());
+            if stays && !states.is_empty() && !is_urgent {
+                self.put_back(snapshot.moved, snapshot.states);
+                return Ok(());
+            }
+        }
+        self.write_blocking(snapshot)
+    }
+
+    /// True if a run that resumes with these states may write or count messages twice, which it would not
+    /// with those of the last checkpoint: a sink has one, or a transform has an exact one.
+    fn is_repeated(&self, states: &[(Arc<str>, Value)]) -> bool {
+        let is_of_transform =
+            |slot: &StateSlot| self.transforms.iter().any(|(own, _)| Arc::ptr_eq(own, slot));
+        let mut sinks = self.states.iter().filter(|(_, slot)| !is_of_transform(slot));
+        self.is_exact.load(Relaxed) || sinks.any(|(sink, _)| states.iter().any(|(name, _)| name == sink))
     }
 
     /// As [`save`](Self::save), unless a component has a state that must be saved while nothing moves.
@@ -422,6 +471,11 @@ impl Checkpoints {
 
     fn of(&self, source: &Arc<str>) -> impl Iterator<Item = &Arc<Positions>> {
         self.positions.iter().filter(move |(name, _)| name == source).map(|(_, positions)| positions)
+    }
+
+    /// The number of messages and files that are not settled.
+    fn count_unsettled(&self) -> u64 {
+        self.positions.iter().map(|(_, positions)| positions.unsettled()).sum()
     }
 
     /// For each component with unsettled batches: how many messages or files are in these.

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::atomic::AtomicUsize;
 
 use serde_json::json;
-use thalweg_record::{Batch, Outcome, Outputs};
+use thalweg_record::{Ack, Batch, Outcome, Outputs};
 
+use super::stuck::LONGEST_STUCK;
 use super::*;
 use crate::positions::Checkpoint;
 use crate::store::DeadLetter;
@@ -33,12 +34,18 @@ fn checkpoints(folder: &Path, states: Vec<SavedState>) -> Checkpoints {
         has_state: AtomicBool::default(),
         is_exact: AtomicBool::default(),
         is_behind: AtomicBool::default(),
+        stuck: Stuck::default(),
     }
 }
 
 fn settle(checkpoints: &Checkpoints, offset: u64) {
-    let checkpoint = Checkpoint { partition: "l".into(), offset: offset.into() };
-    checkpoints.positions[0].1.expect(Some(checkpoint), 1).settle(Outcome::Delivered);
+    sent(checkpoints, "l", offset).settle(Outcome::Delivered);
+}
+
+/// A message that is not settled.
+fn sent(checkpoints: &Checkpoints, partition: &str, offset: u64) -> Ack {
+    let checkpoint = Checkpoint { partition: partition.into(), offset: offset.into() };
+    checkpoints.positions[0].1.expect(Some(checkpoint), 1)
 }
 
 #[test]
@@ -308,4 +315,111 @@ async fn a_slow_sink_is_waited_for_if_others_would_write_twice() {
     *checkpoints.states[0].1.lock() = Some(20.into());
     let held = checkpoints.checkpoint(true).await.unwrap();
     assert_eq!(held.as_millis(), LONGEST_EXACT_HOLD.as_millis());
+}
+
+/// The checkpoints of a group with two sinks. The sink `well` has written one message, and a checkpoint has
+/// it.
+async fn with_two_sinks(folder: &Path) -> (Checkpoints, StateSlot) {
+    let states = ["well", "failing"].map(|name| (name.into(), Arc::new(Mutex::new(Some(Value::from(1))))));
+    let well = states[0].1.clone();
+    let checkpoints = checkpoints(folder, states.to_vec());
+    settle(&checkpoints, 1);
+    checkpoints.checkpoint(true).await.unwrap();
+    assert_eq!(saved(&checkpoints), (Some(1.into()), Some(1.into())));
+    (checkpoints, well)
+}
+
+/// The saved position, and the saved state of the sink `well`.
+fn saved(checkpoints: &Checkpoints) -> (Option<Value>, Option<Value>) {
+    let store = checkpoints.store.get().unwrap();
+    (store.positions("in").unwrap().remove("l"), store.sink_state("well").unwrap())
+}
+
+/// A run that was stopped then wrote messages 3 to 9 to the sink `well` again.
+#[tokio::test(start_paused = true)]
+async fn the_last_checkpoint_stays_while_a_sink_delivers_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (checkpoints, well) = with_two_sinks(folder.path()).await;
+    settle(&checkpoints, 2);
+    let (moves, stuck) = (checkpoints.traffic.pass(), sent(&checkpoints, "l", 3));
+    *well.lock() = Some(9.into());
+    let waiting = tokio::spawn(checkpoints.saver.saves().next());
+    for may_hold in [true, false, true, false] {
+        let held = checkpoints.checkpoint(may_hold).await.unwrap();
+        assert_eq!(held, if may_hold { LONGEST_EXACT_HOLD } else { Duration::ZERO });
+        assert_eq!(saved(&checkpoints), (Some(1.into()), Some(1.into())));
+    }
+    // Steps of a sink that wait for a checkpoint with its state are not taken.
+    assert!(!waiting.is_finished());
+    checkpoints.save_last(true).unwrap();
+    assert_eq!(saved(&checkpoints), (Some(1.into()), Some(1.into())));
+    stuck.settle(Outcome::Delivered);
+    drop(moves);
+    assert_eq!(checkpoints.checkpoint(true).await.unwrap(), Duration::ZERO);
+    assert_eq!(saved(&checkpoints), (Some(3.into()), Some(9.into())));
+    assert!(waiting.await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn states_are_not_saved_without_the_positions_of_what_they_have() {
+    let folder = tempfile::tempdir().unwrap();
+    let (checkpoints, well) = with_two_sinks(folder.path()).await;
+    // A part of a batch is slow, and another one is settled.
+    let _stuck = sent(&checkpoints, "l", 2);
+    *well.lock() = Some(2.into());
+    checkpoints.save().unwrap();
+    assert_eq!(saved(&checkpoints), (Some(1.into()), Some(1.into())));
+    assert_eq!(*well.lock(), Some(2.into()));
+    settle(&checkpoints, 3);
+    checkpoints.save().unwrap();
+    assert_eq!(saved(&checkpoints), (Some(1.into()), Some(1.into())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn input_that_goes_another_way_is_saved_after_minutes_in_which_a_sink_delivers_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (checkpoints, well) = with_two_sinks(folder.path()).await;
+    let (_moves, _stuck) = (checkpoints.traffic.pass(), sent(&checkpoints, "stuck", 1));
+    checkpoints.checkpoint(true).await.unwrap();
+    let mut saves = 0;
+    for number in 2..8 {
+        *well.lock() = Some(number.into());
+        settle(&checkpoints, number);
+        checkpoints.save().unwrap();
+        let now = saved(&checkpoints);
+        saves += u64::from(now == (Some(number.into()), Some(number.into())));
+        assert!(saves > 0 || now == (Some(1.into()), Some(1.into())));
+        tokio::time::sleep(LONGEST_STUCK / 4).await;
+    }
+    assert_eq!(saves, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sink_with_thousands_of_steps_does_not_wait_for_what_is_stuck() {
+    let folder = tempfile::tempdir().unwrap();
+    let (checkpoints, well) = with_two_sinks(folder.path()).await;
+    let (_moves, _stuck) = (checkpoints.traffic.pass(), sent(&checkpoints, "stuck", 1));
+    *well.lock() = Some(2.into());
+    settle(&checkpoints, 2);
+    checkpoints.checkpoint(true).await.unwrap();
+    assert_eq!(saved(&checkpoints), (Some(1.into()), Some(1.into())));
+    checkpoints.stuck.hurry();
+    checkpoints.save().unwrap();
+    assert_eq!(saved(&checkpoints), (Some(2.into()), Some(2.into())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_slow_sink_delivers_is_saved_although_it_has_never_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let (checkpoints, well) = with_two_sinks(folder.path()).await;
+    let (_moves, slow) = (checkpoints.traffic.pass(), sent(&checkpoints, "l", 2));
+    let _next = sent(&checkpoints, "l", 3);
+    *well.lock() = Some(3.into());
+    let delivered = async {
+        tokio::time::sleep(LONGEST_EXACT_HOLD * 3 / 4).await;
+        slow.settle(Outcome::Delivered);
+    };
+    let (held, ()) = tokio::join!(checkpoints.checkpoint(true), delivered);
+    assert_eq!(held.unwrap(), LONGEST_EXACT_HOLD);
+    assert_eq!(saved(&checkpoints), (Some(2.into()), Some(3.into())));
 }

@@ -1,0 +1,90 @@
+//! Messages that are stuck: a sink fails for long, or the dead letters are full.
+//!
+//! Other sinks have their parts of these messages. The states of that moment would be ahead of the positions,
+//! and the next run would write and count these messages again, although the one before it was stopped and
+//! not killed. So the last checkpoint stays while messages are stuck. Not for ever: input that goes another
+//! way would never be acknowledged, and its output might never become visible.
+//!
+//! (Rejected: to save, for each sink, the state that it had at the positions. A sink need not be able to go
+//! back, and two sinks get the messages of several partitions in different orders.)
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::ComponentPositions;
+
+/// How long the last checkpoint stays for messages that are stuck, while positions of others move.
+pub(super) const LONGEST_STUCK: Duration = Duration::from_mins(5);
+
+/// The messages of a group that are stuck.
+#[derive(Default)]
+pub(in crate::run) struct Stuck {
+    found: Mutex<Option<Found>>,
+    /// True if something grows until the next checkpoint.
+    is_urgent: AtomicBool,
+}
+
+/// What was stuck when that was found out.
+struct Found {
+    at: Instant,
+    /// For each partition: the number of its source among the positions, its name, and its first message that
+    /// is not settled.
+    oldest: Vec<(usize, Arc<str>, u64)>,
+}
+
+impl Found {
+    fn new(positions: &ComponentPositions) -> Self {
+        let oldest = positions.iter().enumerate().flat_map(|(source, (_, positions))| {
+            let oldest = positions.oldest_unsettled().into_iter();
+            oldest.map(move |(partition, number)| (source, partition, number))
+        });
+        Self { at: Instant::now(), oldest: oldest.collect() }
+    }
+
+    /// True if some of it is still not settled.
+    fn lasts(&self, positions: &ComponentPositions) -> bool {
+        self.oldest.iter().any(|(source, partition, number)| {
+            positions.get(*source).is_some_and(|(_, of)| of.is_oldest_unsettled(partition, *number))
+        })
+    }
+}
+
+impl Stuck {
+    /// True if the last checkpoint is to stay, where one is due while messages move. `is_stuck`: none of them
+    /// was settled although there was time.
+    pub(super) fn keeps_last(&self, positions: &ComponentPositions, is_stuck: bool) -> bool {
+        let mut found = self.found.lock();
+        match &*found {
+            Some(before) if before.lasts(positions) => before.at.elapsed() < LONGEST_STUCK,
+            Some(_) => {
+                *found = None;
+                false
+            }
+            None if is_stuck => {
+                *found = Some(Found::new(positions));
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Something grows until the next checkpoint: it is to be taken in any case.
+    pub(super) fn hurry(&self) {
+        self.is_urgent.store(true, Relaxed);
+    }
+
+    /// True if a checkpoint is to be taken in any case. A later one is not.
+    pub(super) fn take_urgency(&self) -> bool {
+        self.is_urgent.swap(false, Relaxed)
+    }
+
+    /// Nothing moves.
+    pub(super) fn clear(&self) {
+        *self.found.lock() = None;
+        self.is_urgent.store(false, Relaxed);
+    }
+}
