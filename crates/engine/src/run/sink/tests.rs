@@ -464,3 +464,48 @@ async fn a_sink_is_suspended_if_the_run_was_asked_to_stop_and_a_later_one_contin
         assert_eq!((ended.lock().as_slice(), *outcome.lock()), (&[expected][..], Some(Outcome::Delivered)));
     }
 }
+
+/// Has room for one batch until it is flushed, and then for none.
+#[derive(Default)]
+struct Short {
+    has_written: bool,
+    is_flushed: bool,
+}
+
+#[async_trait]
+impl Sink for Short {
+    async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
+        if !std::mem::replace(&mut self.has_written, true) {
+            return Ok(WriteOutcome::Buffered);
+        }
+        if !self.is_flushed {
+            return Err(Error::temporary("no room"));
+        }
+        std::future::pending().await
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        self.is_flushed = true;
+        Ok(())
+    }
+
+    fn writes_whole(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_written_is_settled_while_the_next_batch_waits_for_room() {
+    let (sender, input) = channel(1 << 20);
+    let (tell, settled) = tokio::sync::oneshot::channel();
+    let mut first = testing::batch(["one"]);
+    *first.ack_mut() = Ack::new("test".into(), move |settlement| drop(tell.send(settlement.outcome)));
+    sender.push(first, 3).unwrap();
+    sender.push(testing::batch(["two"]), 3).unwrap();
+    let writer = writer(Short::default());
+    let (metrics, shortage) = (writer.metrics.clone(), writer.budget.shortage());
+    let running = tokio::spawn(run(vec![writer], input, None, metrics, shortage));
+    let settled = tokio::time::timeout(Duration::from_secs(3600), settled).await.expect("it is not kept");
+    assert_eq!(settled.unwrap(), Outcome::Delivered);
+    running.abort();
+}
