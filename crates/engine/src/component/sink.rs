@@ -100,8 +100,8 @@ pub trait Sink: Send {
     }
 
     /// True if a batch that could not be written is not in the sink, not even in part. Before the batch is
-    /// tried again, the engine then flushes what was written before: its senders need not wait with it, and do
-    /// not send it again if the run ends meanwhile.
+    /// tried again, the engine then flushes what was written before: its senders need not wait with it, and
+    /// do not send it again if the run ends meanwhile.
     fn writes_whole(&self) -> bool {
         false
     }

@@ -7,6 +7,8 @@
 //!
 //! (Rejected: to save, for each sink, the state that it had at the positions. A sink need not be able to go
 //! back, and two sinks get the messages of several partitions in different orders.)
+//!
+//! See docs/decisions/111-the-last-checkpoint-stays-while-messages-are-stuck.md.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -28,7 +30,7 @@ pub(in crate::run) struct Stuck {
     is_urgent: AtomicBool,
 }
 
-/// What was stuck when that was found out.
+/// The messages that were stuck when that was found out.
 struct Found {
     at: Instant,
     /// For each partition: the number of its source among the positions, its name, and its first message that

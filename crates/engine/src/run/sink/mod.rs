@@ -263,7 +263,7 @@ impl Worker for Writer {
     }
 }
 
-/// What became of a batch, and its rejected rows.
+/// The outcome of a batch, and its rejected rows.
 type Written = (WriteOutcome, Vec<(u32, String)>);
 
 /// Why a sink flushes.

@@ -98,8 +98,8 @@ fn small(last: u64, sink: Arc<dyn SinkConfig>, state: &Path) -> Run {
     Run::new(plan(text, &registry, 2), state_dir).unwrap().drain_timeout(Duration::from_secs(2))
 }
 
-/// What was appended before the buffer was full was not acknowledged until there was room, and the next run
-/// appended it again. An `aggregate` behind the buffer counted it twice.
+/// Messages that were appended before the buffer was full were not acknowledged until there was room, and the
+/// next run appended them again. An `aggregate` behind the buffer counted them twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_ends_while_a_buffer_is_full_does_not_let_the_next_one_append_again() {
     let state = tempfile::tempdir().unwrap();
