@@ -281,7 +281,7 @@ impl Checkpoints {
 
     /// Saves what is settled, last of all, when the tasks of the run have ended. State with messages in
     /// flight when a component failed, or when the run gave them up, is not consistent: the last checkpoint
-    /// stays.
+    /// stays. Not so if only other groups had messages in flight.
     ///
     /// # Errors
     /// As [`save`](Self::save).
@@ -291,6 +291,7 @@ impl Checkpoints {
         }
         let is_still = self.must_be_still();
         // Also if one sink alone has a state: it may have a part of a batch that a transform divided.
+        let gave_up = gave_up && !self.is_settled();
         if is_still && (gave_up || self.has_failed() || !self.traffic.is_still()) {
             return Ok(());
         }
@@ -471,6 +472,12 @@ impl Checkpoints {
 
     fn of(&self, source: &Arc<str>) -> impl Iterator<Item = &Arc<Positions>> {
         self.positions.iter().filter(move |(name, _)| name == source).map(|(_, positions)| positions)
+    }
+
+    /// True if everything that was sent is settled.
+    fn is_settled(&self) -> bool {
+        let mut all = self.positions.iter().map(|(_, positions)| positions);
+        all.all(|positions| positions.unsettled() == 0 && positions.oldest_unsettled().is_empty())
     }
 
     /// The number of messages and files that are not settled.

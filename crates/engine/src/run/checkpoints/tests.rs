@@ -99,6 +99,24 @@ fn the_last_save_has_what_a_transform_learned_since_the_save_before() {
     assert_eq!(store.sink_state("main.count").unwrap(), Some(7.into()));
 }
 
+/// Its input came again, although only another group had something in flight. Behind a buffer on disk, an
+/// `aggregate` then counted it twice.
+#[test]
+fn a_group_that_has_delivered_everything_is_saved_although_the_run_gave_up_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let slot = StateSlot::default();
+    let mut checkpoints = checkpoints(folder.path(), vec![("main.count".into(), slot.clone())]);
+    let transform: Box<dyn Transform> = Box::new(Counting(true));
+    checkpoints.transforms.push((slot, Arc::new(Mutex::new(transform))));
+    let saved = || checkpoints.store.get().unwrap().positions("in").unwrap().remove("l");
+    let given_up = sent(&checkpoints, "l", 1);
+    checkpoints.save_last(true).unwrap();
+    assert_eq!(saved(), None);
+    given_up.settle(Outcome::Delivered);
+    checkpoints.save_last(true).unwrap();
+    assert_eq!(saved(), Some(1.into()));
+}
+
 /// A transform that counts how often it prepared a checkpoint.
 struct Preparing(Arc<AtomicUsize>);
 
