@@ -181,15 +181,18 @@ fn full_dead_letters_are_no_health_and_are_listed_while_the_run_waits() {
     assert_eq!(count(&house.run_well(&[&["errors", "list"][..], &state].concat()).out), before);
 }
 
+/// The value of a metric without labels; 0 if there is none.
+fn metric(address: &str, name: &str) -> u64 {
+    let (_, metrics) = asked(address, "/metrics");
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_default().parse().unwrap_or_default()
+}
+
 #[test]
 fn a_run_whose_dead_letters_are_full_goes_on_once_some_are_removed() {
     let house = House::with(&[("c.yaml", FULL)]);
     let (service, _log, address) = listening(&house, &["--state", "state"]);
-    let value = |name: &str| -> u64 {
-        let (_, metrics) = asked(&address, "/metrics");
-        let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.unwrap_or_default().parse().unwrap_or_default()
-    };
+    let value = |name: &str| metric(&address, name);
     let patience = Patience::begin();
     let mut kept = 0;
     for _ in 0..3 {
@@ -215,17 +218,12 @@ fn a_batch_with_more_dead_letters_than_may_be_kept_passes_as_some_are_removed() 
                 pipelines: { main: { from: in, to: out, transforms: [parse_json] } }\nsinks: { out: discard }\n";
     let house = House::with(&[("c.yaml", text), ("in.jsonl", &"broken\n".repeat(MESSAGES as usize))]);
     let (service, _log, address) = listening(&house, &["--state", "state"]);
-    let kept = || -> u64 {
-        let (_, metrics) = asked(&address, "/metrics");
-        let line = metrics.lines().find_map(|line| line.strip_prefix("thalweg_dead_letters_total "));
-        line.unwrap_or_default().parse().unwrap_or_default()
-    };
+    let value = |name: &str| metric(&address, name);
     let patience = Patience::begin();
-    let mut seen = 0;
-    while kept() < MESSAGES {
-        patience.check(|| format!("{} letters are kept", kept()));
-        if kept() > seen {
-            seen = kept();
+    // The letters of a batch are counted once all of them are kept.
+    while value("thalweg_dead_letters_total") < MESSAGES {
+        patience.check(|| "the letters are not kept".to_owned());
+        if value("thalweg_dead_letters_full") == 1 {
             house.run(&["errors", "clear", "c.yaml", "--state", "state", "--yes"]);
         }
     }
