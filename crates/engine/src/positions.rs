@@ -54,6 +54,8 @@ pub struct Positions {
     is_frozen: AtomicBool,
     /// The messages or files in batches that are not settled.
     unsettled: AtomicU64,
+    /// Those in batches that were settled.
+    settled: AtomicU64,
     /// True if a batch failed.
     has_failed: AtomicBool,
     /// True if batches that fail are no failure of the run: see [`leave`](Self::leave).
@@ -144,6 +146,7 @@ impl Positions {
             is_unsaved: AtomicBool::new(false),
             is_frozen: AtomicBool::new(false),
             unsettled: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
             is_left: AtomicBool::new(false),
             guard: Mutex::default(),
@@ -226,6 +229,11 @@ impl Positions {
         self.unsettled.load(Acquire)
     }
 
+    /// Returns the number of messages or files in batches that were settled.
+    pub(crate) fn settled(&self) -> u64 {
+        self.settled.load(Relaxed)
+    }
+
     /// True if nothing was sent that is not settled, and no position moved since
     /// [`take_changes`](Self::take_changes).
     pub(crate) fn is_idle(&self) -> bool {
@@ -302,6 +310,7 @@ impl Positions {
         if has_failed {
             self.has_failed.store(true, Relaxed);
         }
+        self.settled.fetch_add(items, Relaxed);
         // Last, and published: a source that sees nothing unsettled sees the failure.
         self.unsettled.fetch_sub(items, Release);
         if has_failed {

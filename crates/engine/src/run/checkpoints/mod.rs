@@ -116,6 +116,8 @@ enum Busy {
 struct Snapshot {
     /// The number of the save.
     number: u64,
+    /// The number of messages and files that were settled.
+    settled: u64,
     moved: Vec<(Arc<str>, Arc<str>, Option<Value>)>,
     states: Vec<(Arc<str>, Value)>,
     /// The dead letters that are covered: see [`Store::save`].
@@ -331,16 +333,25 @@ impl Checkpoints {
     /// [stuck](Stuck). Those who wait for a save wait for a later one.
     fn write_moving(&self, snapshot: Snapshot, is_stuck: bool) -> Result<(), Error> {
         let is_urgent = self.stuck.take_urgency();
-        if self.are_kept && self.rereads {
-            let Snapshot { moved, states, .. } = &snapshot;
-            let is_stuck = self.stuck.keeps_last(&self.positions, is_stuck) && self.is_repeated(states);
-            let stays = is_stuck || moved.iter().all(|(_, _, offset)| offset.is_none());
-            if stays && !states.is_empty() && !is_urgent {
-                self.put_back(snapshot.moved, snapshot.states);
-                return Ok(());
-            }
+        if self.are_kept && self.rereads && self.stays(&snapshot, is_stuck) && !is_urgent {
+            self.put_back(snapshot.moved, snapshot.states);
+            return Ok(());
         }
         self.write_blocking(snapshot)
+    }
+
+    /// True if the last checkpoint is to stay, in place of a snapshot that was made while messages move.
+    fn stays(&self, snapshot: &Snapshot, is_stuck: bool) -> bool {
+        let Snapshot { settled, moved, states, letters, .. } = snapshot;
+        let has_letters = self.has_later_letters(letters);
+        let is_moved = moved.iter().any(|(_, _, offset)| offset.is_some());
+        let is_stuck = self.stuck.keeps_last(&self.positions, is_stuck);
+        if is_moved {
+            self.stuck.note_moved();
+        } else if (has_letters || !states.is_empty()) && self.stuck.keeps_unmoved(*settled) {
+            return true;
+        }
+        is_stuck && (has_letters || self.is_repeated(states))
     }
 
     /// True if a run that resumes with these states may write or count messages twice, which it would not
@@ -349,14 +360,21 @@ impl Checkpoints {
         let is_of_transform =
             |slot: &StateSlot| self.transforms.iter().any(|(own, _)| Arc::ptr_eq(own, slot));
         let mut sinks = self.states.iter().filter(|(_, slot)| !is_of_transform(slot));
-        self.is_exact.load(Relaxed) || sinks.any(|(sink, _)| states.iter().any(|(name, _)| name == sink))
+        !states.is_empty() && self.is_exact.load(Relaxed)
+            || sinks.any(|(sink, _)| states.iter().any(|(name, _)| name == sink))
+    }
+
+    /// True if a checkpoint with these covers dead letters that the last one does not cover.
+    fn has_later_letters(&self, letters: &[(Arc<str>, Option<DeadLetterId>)]) -> bool {
+        self.are_kept && letters.iter().any(|(_, last)| last.is_some_and(|last| self.stuck.is_later(last)))
     }
 
     /// As [`save`](Self::save), unless a component has a state that must be saved while nothing moves.
     /// Returns false then.
     fn save_without_state(&self) -> Result<bool, Error> {
         let Some(snapshot) = self.snapshot(Moment::Moving)? else { return Ok(true) };
-        if self.are_kept && self.rereads && !snapshot.states.is_empty() {
+        let has_state = !snapshot.states.is_empty() || self.has_later_letters(&snapshot.letters);
+        if self.are_kept && self.rereads && has_state {
             self.put_back(snapshot.moved, snapshot.states);
             return Ok(false);
         }
@@ -411,6 +429,7 @@ impl Checkpoints {
             return Ok(None);
         }
         let _barrier = self.barrier.write();
+        let settled: u64 = self.positions.iter().map(|(_, positions)| positions.settled()).sum();
         let mut moved = Vec::new();
         for (source, positions) in &self.positions {
             let changes = positions.take_changes().into_iter();
@@ -418,7 +437,7 @@ impl Checkpoints {
         }
         let states = self.states.iter();
         let states = states.filter_map(|(name, state)| Some((name.clone(), state.lock().take()?))).collect();
-        Ok(Some(Snapshot { number, moved, states, letters: self.covered_letters() }))
+        Ok(Some(Snapshot { number, settled, moved, states, letters: self.covered_letters() }))
     }
 
     /// The last dead letter, for each source whose messages come again after it.
@@ -433,10 +452,12 @@ impl Checkpoints {
     }
 
     fn write(&self, snapshot: Snapshot) -> Result<(), Error> {
-        let Snapshot { number, moved, states, letters } = snapshot;
+        let Snapshot { number, settled, moved, states, letters } = snapshot;
         // With the mark of a run that has ended, the next one would remove the letters of a replay.
         let clears_marks = letters.iter().any(|(_, covered)| covered.is_none());
-        if !moved.is_empty() || !states.is_empty() || clears_marks {
+        // Those who wait for this save acknowledge messages that became dead letters.
+        let has_letters = self.has_later_letters(&letters);
+        if !moved.is_empty() || !states.is_empty() || clears_marks || has_letters {
             let saved = Failpoint::CheckpointBefore.check().map_err(unwritable);
             let saved = saved.and_then(|()| match self.are_kept {
                 true => self.store.get()?.save(&moved, &states, &letters),
@@ -448,11 +469,13 @@ impl Checkpoints {
                 return Err(error);
             }
             Failpoint::CheckpointAfter.pass();
+            letters.iter().filter_map(|(_, last)| *last).for_each(|last| self.stuck.note_covered(last));
             for (source, partition, offset) in &moved {
                 self.of(source).for_each(|positions| positions.note_stored(partition, offset.as_ref()));
             }
         }
         self.is_behind.store(false, Relaxed);
+        self.stuck.note_settled(settled);
         self.saver.complete(number);
         Ok(())
     }

@@ -11,21 +11,28 @@
 //! See docs/decisions/111-the-last-checkpoint-stays-while-messages-are-stuck.md.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::ComponentPositions;
+use crate::store::DeadLetterId;
 
-/// How long the last checkpoint stays for messages that are stuck, while positions of others move.
+/// How long the last checkpoint stays for messages that are stuck, while others are settled.
 pub(super) const LONGEST_STUCK: Duration = Duration::from_mins(5);
 
 /// The messages of a group that are stuck.
 #[derive(Default)]
 pub(in crate::run) struct Stuck {
     found: Mutex<Option<Found>>,
+    /// Since when settled messages wait for a checkpoint, although no position has moved.
+    unmoved: Mutex<Option<Instant>>,
+    /// The number of messages and files that were settled at the last checkpoint.
+    settled: AtomicU64,
+    /// The last dead letter that a checkpoint covers.
+    covered: AtomicU64,
     /// True if something grows until the next checkpoint.
     is_urgent: AtomicBool,
 }
@@ -74,6 +81,34 @@ impl Stuck {
         }
     }
 
+    /// As [`keeps_last`](Self::keeps_last), where no position has moved. `settled`: the number of messages
+    /// and files that are settled. Their broker may wait for the checkpoint, although older ones of their
+    /// partition are stuck.
+    pub(super) fn keeps_unmoved(&self, settled: u64) -> bool {
+        settled == self.settled.load(Relaxed)
+            || self.unmoved.lock().get_or_insert_with(Instant::now).elapsed() < LONGEST_STUCK
+    }
+
+    /// A position has moved.
+    pub(super) fn note_moved(&self) {
+        *self.unmoved.lock() = None;
+    }
+
+    /// True if no checkpoint covers this dead letter.
+    pub(super) fn is_later(&self, letter: DeadLetterId) -> bool {
+        letter > self.covered.load(Relaxed)
+    }
+
+    /// A checkpoint is saved that has this number of settled messages and files.
+    pub(super) fn note_settled(&self, settled: u64) {
+        self.settled.store(settled, Relaxed);
+    }
+
+    /// A checkpoint covers the dead letters up to this one.
+    pub(super) fn note_covered(&self, letter: DeadLetterId) {
+        self.covered.store(letter, Relaxed);
+    }
+
     /// Something grows until the next checkpoint: it is to be taken in any case.
     pub(super) fn hurry(&self) {
         self.is_urgent.store(true, Relaxed);
@@ -87,6 +122,7 @@ impl Stuck {
     /// Nothing moves.
     pub(super) fn clear(&self) {
         *self.found.lock() = None;
+        self.note_moved();
         self.is_urgent.store(false, Relaxed);
     }
 }

@@ -385,9 +385,13 @@ async fn states_are_not_saved_without_the_positions_of_what_they_have() {
     // A part of a batch is slow, and another one is settled.
     let _stuck = sent(&checkpoints, "l", 2);
     *well.lock() = Some(2.into());
-    checkpoints.save().unwrap();
-    assert_eq!(saved(&checkpoints), (Some(1.into()), Some(1.into())));
-    assert_eq!(*well.lock(), Some(2.into()));
+    for _ in 0..2 {
+        checkpoints.save().unwrap();
+        assert_eq!(saved(&checkpoints), (Some(1.into()), Some(1.into())));
+        assert_eq!(*well.lock(), Some(2.into()));
+        // Nothing waits for a checkpoint.
+        tokio::time::sleep(LONGEST_STUCK * 2).await;
+    }
     settle(&checkpoints, 3);
     checkpoints.save().unwrap();
     assert_eq!(saved(&checkpoints), (Some(1.into()), Some(1.into())));
@@ -410,6 +414,69 @@ async fn input_that_goes_another_way_is_saved_after_minutes_in_which_a_sink_deli
         tokio::time::sleep(LONGEST_STUCK / 4).await;
     }
     assert_eq!(saves, 2);
+}
+
+/// A broker delivered nothing more: none of its messages was acknowledged, since an older one of its only
+/// partition was stuck.
+#[tokio::test(start_paused = true)]
+async fn a_broker_is_answered_after_minutes_although_an_older_message_is_stuck() {
+    let folder = tempfile::tempdir().unwrap();
+    let (checkpoints, well) = with_two_sinks(folder.path()).await;
+    let (_moves, _stuck) = (checkpoints.traffic.pass(), sent(&checkpoints, "l", 2));
+    *well.lock() = Some(3.into());
+    checkpoints.checkpoint(true).await.unwrap();
+    settle(&checkpoints, 3);
+    let waiting = tokio::spawn(checkpoints.saver.saves().next());
+    tokio::task::yield_now().await;
+    checkpoints.save().unwrap();
+    assert_eq!(saved(&checkpoints), (Some(1.into()), Some(1.into())));
+    assert!(!waiting.is_finished());
+    tokio::time::sleep(LONGEST_STUCK).await;
+    for number in [3, 4] {
+        checkpoints.save().unwrap();
+        assert_eq!(saved(&checkpoints), (Some(1.into()), Some(number.into())));
+        *well.lock() = Some(4.into());
+        settle(&checkpoints, 4);
+    }
+    assert!(waiting.await.unwrap());
+}
+
+/// The messages of dead letters were acknowledged to a broker, and the letters removed after a kill.
+#[tokio::test(start_paused = true)]
+async fn dead_letters_are_covered_before_their_messages_are_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = checkpoints(folder.path(), Vec::new());
+    let (store, source): (_, Arc<str>) = (checkpoints.store.get().unwrap(), "in".into());
+    store.cover_letters(std::iter::once(&source)).unwrap();
+    let (_moves, _stuck) = (checkpoints.traffic.pass(), sent(&checkpoints, "l", 1));
+    store.add_letters(&[letter()], &DeadLetterLimits::default()).unwrap();
+    settle(&checkpoints, 2);
+    let waiting = tokio::spawn(checkpoints.saver.saves().next());
+    checkpoints.checkpoint(true).await.unwrap();
+    assert!(!waiting.is_finished() && !store.uncovered_letters().unwrap().is_empty());
+    tokio::time::sleep(LONGEST_STUCK).await;
+    checkpoints.save().unwrap();
+    assert!(waiting.await.unwrap() && store.uncovered_letters().unwrap().is_empty());
+}
+
+/// A run that was stopped then had the dead letters of messages that were stuck twice.
+#[tokio::test(start_paused = true)]
+async fn dead_letters_of_what_is_stuck_are_not_covered_with_the_positions_of_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = checkpoints(folder.path(), Vec::new());
+    let (store, source): (_, Arc<str>) = (checkpoints.store.get().unwrap(), "in".into());
+    store.cover_letters(std::iter::once(&source)).unwrap();
+    let (_moves, _stuck) = (checkpoints.traffic.pass(), sent(&checkpoints, "stuck", 1));
+    store.add_letters(&[letter()], &DeadLetterLimits::default()).unwrap();
+    settle(&checkpoints, 1);
+    checkpoints.checkpoint(true).await.unwrap();
+    assert_eq!(store.uncovered_letters().unwrap().len(), 1);
+    assert!(store.positions("in").unwrap().is_empty());
+    settle(&checkpoints, 2);
+    tokio::time::sleep(LONGEST_STUCK).await;
+    checkpoints.save().unwrap();
+    assert!(store.uncovered_letters().unwrap().is_empty());
+    assert_eq!(store.positions("in").unwrap(), BTreeMap::from([("l".to_owned(), 2.into())]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -433,6 +433,10 @@ impl Writer {
 
     /// Sends a batch that could not be written another way.
     async fn divert(&mut self, mut batch: Batch, error: Error) -> Result<(), RunFailure> {
+        if let Condition::Broken { reason } = &self.condition {
+            batch.take_ack().fail(reason);
+            return Ok(());
+        }
         let reason = self.fails(error);
         self.sink.drop_batch();
         // Earlier batches leave first, on either way.
@@ -468,7 +472,12 @@ impl Writer {
             let rejected = rejects.take();
             match written {
                 Ok(written) => return Ok(Ok((written, rejected))),
-                Err(error) if self.is_flushed_before(&error) => self.flush(Flush::Regular).await?,
+                Err(error) if self.is_flushed_before(&error) => {
+                    self.flush(Flush::Regular).await?;
+                    if let Condition::Broken { reason } = &self.condition {
+                        return Ok(Err(Error::permanent(reason)));
+                    }
+                }
                 Err(error) => {
                     let most = self.attempts(has_another_way);
                     if let Err(error) = self.retry(error, &mut attempt, most).await {

@@ -200,6 +200,43 @@ async fn a_broken_sink_is_not_flushed_again_and_again() {
     assert!(!writer.is_restless());
 }
 
+/// Has room for one batch, and cannot flush. Counts how often a batch is given.
+struct Shut(Arc<AtomicU64>);
+
+#[async_trait]
+impl Sink for Shut {
+    async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
+        match self.0.fetch_add(1, Ordering::Relaxed) {
+            0 => Ok(WriteOutcome::Buffered),
+            1 => Err(Error::temporary("no room")),
+            _ => Ok(WriteOutcome::Durable),
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        Err(Error::permanent("no space"))
+    }
+
+    fn writes_whole(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_written_to_a_sink_whose_flush_failed_while_a_batch_waited_for_room() {
+    let (given, outcomes) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let mut writer = writer(Shut(given.clone()));
+    for _ in 0..3 {
+        let seen = outcomes.clone();
+        let mut batch = testing::batch(["one"]);
+        *batch.ack_mut() = Ack::with_failover("test".into(), move |s| seen.lock().push(s.outcome));
+        writer.take(0, batch).await.unwrap();
+    }
+    assert_eq!(*outcomes.lock(), [Outcome::Failed; 3]);
+    assert_eq!(given.load(Ordering::Relaxed), 2);
+    assert!(matches!(writer.condition, Condition::Broken { .. }));
+}
+
 /// Sends requests that take a while; refuses every seventh.
 struct Requests(Arc<Mutex<UnderWay>>);
 
