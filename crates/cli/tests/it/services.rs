@@ -244,7 +244,8 @@ fn what_a_run_wrote_while_its_dead_letters_were_full_is_not_written_again_by_the
     let good: Vec<String> = (0..100).map(|number| format!("{{\"n\":{number}}}")).collect();
     let input: String = good.iter().map(|line| format!("{line}\nbroken\n")).collect();
     let house = House::with(&[("c.yaml", &configuration(true, 10)), ("in.jsonl", &input)]);
-    let mut command = house.command(&["run", "c.yaml", "--state", "state", "--log-format", "json"]);
+    let arguments = ["run", "c.yaml", "--state", "state", "--log-format", "json", "--drain-timeout", "1s"];
+    let mut command = house.command(&arguments);
     let mut child = command.env("THALWEG_LOG", "debug").stderr(Stdio::piped()).spawn().unwrap();
     let mut log = BufReader::new(child.stderr.take().unwrap());
     let service = Service(child);
