@@ -55,6 +55,8 @@ pub struct Positions {
     is_frozen: AtomicBool,
     /// The messages or files in batches that are not settled.
     unsettled: AtomicU64,
+    /// Those in batches that were settled.
+    settled: AtomicU64,
     /// True if a batch failed.
     has_failed: AtomicBool,
     /// True if batches that fail are no failure of the run: see [`leave`](Self::leave).
@@ -152,6 +154,7 @@ impl Positions {
             is_unsaved: AtomicBool::new(false),
             is_frozen: AtomicBool::new(false),
             unsettled: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
             is_left: AtomicBool::new(false),
             guard: Mutex::default(),
@@ -234,12 +237,31 @@ impl Positions {
         self.unsettled.load(Acquire)
     }
 
+    /// Returns the number of messages or files in batches that were settled.
+    pub(crate) fn settled(&self) -> u64 {
+        self.settled.load(Relaxed)
+    }
+
     /// True if nothing was sent that is not settled, and no position moved since
     /// [`take_changes`](Self::take_changes).
     pub(crate) fn is_idle(&self) -> bool {
         let partitions = self.partitions.lock();
         self.unsettled() == 0
             && partitions.values().all(|partition| !partition.changed && partition.sent.is_empty())
+    }
+
+    /// For each partition with a batch that is not settled: the number of the first one.
+    pub(crate) fn oldest_unsettled(&self) -> Vec<(Arc<str>, u64)> {
+        let partitions = self.partitions.lock();
+        let waiting = partitions.iter().filter(|(_, partition)| !partition.sent.is_empty());
+        waiting.map(|(name, partition)| (name.clone(), partition.first)).collect()
+    }
+
+    /// True if the batch with this number is the first one of a partition that is not settled.
+    pub(crate) fn is_oldest_unsettled(&self, partition: &str, number: u64) -> bool {
+        let partitions = self.partitions.lock();
+        let found = partitions.get(partition);
+        found.is_some_and(|partition| partition.first == number && !partition.sent.is_empty())
     }
 
     /// True if a batch failed. Sinks may have its other parts, so their states must not be saved.
@@ -306,6 +328,7 @@ impl Positions {
         if has_failed {
             self.has_failed.store(true, Relaxed);
         }
+        self.settled.fetch_add(items, Relaxed);
         // Last, and published: a source that sees nothing unsettled sees the failure.
         self.unsettled.fetch_sub(items, Release);
         if has_failed {

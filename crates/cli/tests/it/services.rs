@@ -230,6 +230,34 @@ fn a_batch_with_more_dead_letters_than_may_be_kept_passes_as_some_are_removed() 
     service.stop();
 }
 
+/// A checkpoint had the good half of a batch in the output, and the next run wrote it again.
+#[test]
+fn what_a_run_wrote_while_its_dead_letters_were_full_is_not_written_again_by_the_next_one() {
+    let configuration = |follow: bool, letters: u32| {
+        format!(
+            "dead_letters: {{ max_count: {letters}, when_full: wait }}\n\
+             sources: {{ in: {{ file: {{ path: in.jsonl, follow: {follow} }} }} }}\n\
+             pipelines: {{ main: {{ from: in, to: out, transforms: [parse_json] }} }}\n\
+             sinks: {{ out: {{ file: {{ path: out.jsonl, atomic: false }} }} }}\n"
+        )
+    };
+    let good: Vec<String> = (0..100).map(|number| format!("{{\"n\":{number}}}")).collect();
+    let input: String = good.iter().map(|line| format!("{line}\nbroken\n")).collect();
+    let house = House::with(&[("c.yaml", &configuration(true, 10)), ("in.jsonl", &input)]);
+    let arguments = ["run", "c.yaml", "--state", "state", "--log-format", "json", "--drain-timeout", "1s"];
+    let mut command = house.command(&arguments);
+    let mut child = command.env("THALWEG_LOG", "debug").stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap());
+    let service = Service(child);
+    let is_held = |line: &Value| line["message"].as_str().is_some_and(|text| text.contains("messages move"));
+    line_of(&mut log, is_held);
+    assert_eq!(service.stop(), Some(3));
+    assert_eq!(house.lines("out.jsonl"), good);
+    house.write("c.yaml", configuration(false, 1000).as_bytes());
+    house.run_well(&["run", "c.yaml", "--state", "state"]);
+    assert_eq!(house.lines("out.jsonl"), good);
+}
+
 #[test]
 fn a_line_of_the_log_names_the_component_and_the_time() {
     let house = House::with(&[(

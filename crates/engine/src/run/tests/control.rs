@@ -32,6 +32,8 @@ pub(super) struct Counting {
     committed: Arc<AtomicU64>,
     /// True if the memory is that of its context.
     is_of_context: bool,
+    /// True if it sends without pauses.
+    hurries: bool,
     memory: Option<Share>,
 }
 
@@ -51,8 +53,10 @@ impl Source for Counting {
             let payload = testing::batch([format!("{} {number}", out.name())]).payload().clone();
             let checkpoint = Some(Checkpoint { partition: "l".into(), offset: number.into() });
             out.send(Reading { payload, path: None, positions: None, checkpoint }).await?;
-            // Not so many that a test collects them in vain.
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            if !self.hurries {
+                // Not so many that a test collects them in vain.
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
         }
         Ok(())
     }
@@ -146,6 +150,11 @@ fn two(sources: [&Counting; 2], sinks: [&Collect; 2], state_dir: &StateDir) -> R
 
 pub(super) fn counting(last: u64) -> Counting {
     Counting { last, ..Counting::default() }
+}
+
+/// As [`counting`], without pauses.
+pub(super) fn hurrying(last: u64) -> Counting {
+    Counting { hurries: true, ..counting(last) }
 }
 
 pub(super) fn kept(folder: &tempfile::TempDir) -> StateDir {
