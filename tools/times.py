@@ -56,7 +56,7 @@ def main():
     for name in options.pages or PAGES:
         try:
             measure(name, options)
-        except (Wrong, servers.Unusable) as why:
+        except (Wrong, servers.Unusable, subprocess.SubprocessError) as why:
             failed = True
             print(f"{name}: not measured: {why}", file=sys.stderr, flush=True)
     sys.exit(1 if failed else 0)
@@ -184,6 +184,10 @@ sinks: {{ nowhere: {{ discard: {{}} }} }}
         self.note(label, size, self.time(label, self.line(configuration, "run.yaml", *arguments), has_all, feed))
         if lines is not None and (count := written.count()) < lines:
             raise Wrong(f"{label}: the output has {count} of {lines} lines")
+        # Some pages give refused messages a sink of their own, so `--strict` does not see them.
+        rejected = self.folder / "rejected.jsonl"
+        if rejected.exists() and rejected.stat().st_size:
+            raise Wrong(f"{label}: messages were refused, such as {rejected.read_text()[:500]}")
 
     def note(self, label, size, found):
         measured = self.measured.setdefault(label, Measured(size))
