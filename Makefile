@@ -14,7 +14,7 @@ install := crates/testbed/install.sh
 python := $(abspath $(target))/python
 export PYO3_PYTHON := $(python)/bin/python
 
-.PHONY: help demo build distribution dist deb test-slim soak fuzz tools check generate generated pictures docs test wheel wheel-manylinux python dashboard dashboard-test dashboard-pictures miri lint fmt peers bench seeds clean
+.PHONY: help demo build distribution dist deb test-slim soak fuzz tools check generate generated pictures docs test wheel wheel-manylinux python dashboard dashboard-test dashboard-pictures miri lint fmt peers bench times seeds clean
 .PHONY: test-rust test-site test-pictures test-tools test-loom
 
 help:
@@ -37,6 +37,8 @@ help:
 	@echo "             programs; vips, aws and curl are compared if they are installed. BENCH is the name of one table:"
 	@echo "             BENCH=transfer for the copies, BENCH=python for the Python package. BENCH='transfer --quick' is a"
 	@echo "             short trial. TMPDIR=/dev/shm keeps the disk out of the measurement"
+	@echo "make times   measure what pages of the cookbook take for a million records, three times each, with real servers"
+	@echo "             (an hour); PAGES='mask nats' names pages"
 	@echo "make seeds   measure and test again what docs/seeds.md says, beside the programs that 'make bench' names (two hours);"
 	@echo "             SEEDS=tests tests only the features; SEEDS names tables: gollum, files, transfer, concurrently, sparse"
 	@echo "make check   format, lint and unit-test the crates that changed; with CRATE=thalweg-transforms TEST=upper"
@@ -257,6 +259,10 @@ bench: peers
 	@case "$(BENCH)" in ""|python*) for table in $(filter-out %/table.py,$(wildcard python/bench/*.py)); do \
 		$(beside_svfsc) $$table $(filter --quick,$(BENCH)) || exit; \
 	done ;; esac
+
+# What pages of the cookbook state under "Time for a million records".
+times: build tools
+	@python3 tools/times.py --program $(target)/release/thalweg $(PAGES)
 
 # Each system's tables, and the tests of its features, as files in docs/seeds/runs. The page and its plots follow from them.
 SEEDS ?= gollum files transfer concurrently sparse tests

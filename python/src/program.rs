@@ -11,7 +11,9 @@ use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_frontend::errors::{
     self, ClearOptions, Filter, ListOptions, ReplayOptions, ShowOptions, StateLocation,
 };
-use thalweg_frontend::{CheckOptions, CommandError, Exit, Repeat, RunRequest, Scheduling, Show, report};
+use thalweg_frontend::{
+    CheckOptions, CommandError, Exit, Repeat, RunRequest, Scheduling, Show, Telemetry, report,
+};
 use thalweg_job::copy::CopyOptions;
 use thalweg_job::{Configuration, Overrides, RunOptions, cores};
 
@@ -27,6 +29,8 @@ pub struct RunArguments {
     drain_timeout: Option<String>,
     listen: Option<String>,
     api_token_file: Option<PathBuf>,
+    /// The endpoint, or an empty text for that of the environment.
+    telemetry: Option<String>,
     limit: Option<u64>,
     dry_run: bool,
     strict: bool,
@@ -49,6 +53,10 @@ impl RunArguments {
         let pause = option("sleep", self.sleep.as_deref(), time)?;
         let iterations = self.iterations;
         let schedule = option("schedule", self.schedule.as_deref(), schedule)?;
+        let telemetry = match self.telemetry.as_deref() {
+            Some(endpoint) => Telemetry::of_the_environment(Some(endpoint))?,
+            None => None,
+        };
         Ok(RunRequest {
             overrides: Overrides { names, state: self.state.clone(), memory },
             options: RunOptions {
@@ -62,6 +70,7 @@ impl RunArguments {
                 quiet: self.quiet,
                 listen: listen.into_iter().collect(),
                 api_token_file: self.api_token_file.clone(),
+                telemetry,
                 warns: false,
                 verbose: self.verbose,
             },

@@ -141,6 +141,11 @@ def _add_run(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--api-token-file", type=Path, metavar="FILE", help="the token that clients of the API must send (--listen)"
     )
+    command.add_argument(
+        "--telemetry",
+        metavar="ENDPOINT",
+        help="send metrics and traces to this receiver of OpenTelemetry; --telemetry= is that of the environment",
+    )
     command.add_argument("--limit", type=_number(1), metavar="N", help="end each source after N messages or files")
     command.add_argument(
         "--dry-run", action="store_true", help="show what would be written, and write, remove and acknowledge nothing"

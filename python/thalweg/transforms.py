@@ -2617,7 +2617,9 @@ def upload(
             as in `{host}/{time:%Y-%m-%d}.jsonl`, and `{number}` or `{number:5}` for the number of the object. The
             default is `url` itself.
         existing: The action if the object exists. The default is `replace`; for files of a source that gets them
-            only once, such as uploads, and beside `remove`, it is `rename`.
+            only once, such as uploads, and beside `remove`, it is `rename`. Without this option, messages of a
+            run with `--state` replace no object that the state does not know: they go to one with a further
+            number.
         on_failure: The action if a file cannot be written for a reason that may pass, such as a store that does
             not answer. The default is `retry`. Messages are always retried.
         content_type: The content type of the objects, such as `text/csv`. The default is the type of the file, if

@@ -11,6 +11,8 @@
 
 use std::borrow::Cow;
 
+use thalweg_redact::beginning;
+
 /// A format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
@@ -103,7 +105,7 @@ fn is_blank(character: char) -> bool {
 
 /// Returns the beginning of a text, for reasons.
 fn shown(text: &str) -> String {
-    format!("`{}`", text.chars().take(40).collect::<String>())
+    format!("`{}`", beginning(text, 40))
 }
 
 /// The part of a line that is not read yet.
@@ -330,6 +332,17 @@ mod tests {
         assert_eq!(read(&format!("a{{{many}}} 1")), Err("has more than 1000 labels".to_owned()));
         assert_eq!(sample(b"a\xff 1", Form::Text), Err("is not UTF-8, at byte 1".to_owned()));
         assert!(sample(b"a 1 1e300", Form::OpenMetrics).is_err());
+    }
+
+    #[test]
+    fn a_secret_at_a_cut_is_not_shown_in_part() {
+        let secret = "3Rm-a-token-that-a-program-exposes";
+        thalweg_redact::keep_credential(secret);
+        for before in [35, 39] {
+            let start = "x".repeat(before);
+            let reason = format!("has the value `{start}…`, which is no number");
+            assert_eq!(read(&format!("a {start}{secret}")), Err(reason), "{before}");
+        }
     }
 
     #[test]

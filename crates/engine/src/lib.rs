@@ -63,9 +63,9 @@ pub use reference::{OptionReference, Reference};
 pub use registry::{Built, Definition, Registry, Role};
 pub use rejects::Rejects;
 pub use run::{
-    Changes, Difference, EdgeCounts, FileEvent, FileWatcher, Handle, LatencyCounts, Parts, PartsOptions,
-    QueueCounts, Refused, Rehearsal, Run, RunFailure, SourceState, SourceStatus, StateDir, Summary, Tap,
-    TapError, TapRequest, Tapped, Undrained, UnknownSource, Written,
+    BatchTrace, Changes, Difference, EdgeCounts, FileEvent, FileWatcher, Handle, LatencyCounts, Parts,
+    PartsOptions, QueueCounts, Refused, Rehearsal, Run, RunFailure, SourceState, SourceStatus, StageSpan,
+    StateDir, Summary, Tap, TapError, TapRequest, Tapped, Undrained, UnknownSource, Written,
 };
 pub use schedule::{OnRunFailure, Overlap, Schedule};
 pub use schema::schema;

@@ -21,6 +21,7 @@ use thalweg_record::{Ack, Outcome, Passage, Settlement};
 use tokio::sync::mpsc;
 
 use crate::run::latency::Latency;
+use crate::run::traces::Traces;
 use crate::{Error, Role, RunFailure};
 
 /// Where a source resumes once everything before it is settled.
@@ -54,14 +55,23 @@ pub struct Positions {
     is_frozen: AtomicBool,
     /// The messages or files in batches that are not settled.
     unsettled: AtomicU64,
+    /// Those in batches that were settled.
+    settled: AtomicU64,
     /// True if a batch failed.
     has_failed: AtomicBool,
     /// True if batches that fail are no failure of the run: see [`leave`](Self::leave).
     is_left: AtomicBool,
     /// Held by the source and by each of its batches that is not settled.
     guard: Mutex<Option<LiveGuard>>,
-    /// Measures the time until batches are settled.
-    latency: OnceLock<Arc<Latency>>,
+    /// Measures the time until batches are settled, and traces some of them.
+    measures: OnceLock<Measures>,
+}
+
+/// The measurements of the batches of a source.
+#[derive(Debug)]
+struct Measures {
+    latency: Arc<Latency>,
+    traces: Arc<Traces>,
 }
 
 /// Keeps its receiver waiting: the receiver ends when the last guard is dropped.
@@ -144,10 +154,11 @@ impl Positions {
             is_unsaved: AtomicBool::new(false),
             is_frozen: AtomicBool::new(false),
             unsettled: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
             is_left: AtomicBool::new(false),
             guard: Mutex::default(),
-            latency: OnceLock::new(),
+            measures: OnceLock::new(),
         })
     }
 
@@ -161,10 +172,10 @@ impl Positions {
         self.is_unsaved.store(true, Relaxed);
     }
 
-    /// Measures how long batches take until they are settled.
-    pub(crate) fn measure(&self, latency: Arc<Latency>) {
+    /// Measures how long batches take until they are settled, and traces those that are chosen.
+    pub(crate) fn measure(&self, latency: Arc<Latency>, traces: Arc<Traces>) {
         // A source is wired once.
-        let _ = self.latency.set(latency);
+        let _ = self.measures.set(Measures { latency, traces });
     }
 
     /// Lets no position move from here on.
@@ -226,12 +237,31 @@ impl Positions {
         self.unsettled.load(Acquire)
     }
 
+    /// Returns the number of messages or files in batches that were settled.
+    pub(crate) fn settled(&self) -> u64 {
+        self.settled.load(Relaxed)
+    }
+
     /// True if nothing was sent that is not settled, and no position moved since
     /// [`take_changes`](Self::take_changes).
     pub(crate) fn is_idle(&self) -> bool {
         let partitions = self.partitions.lock();
         self.unsettled() == 0
             && partitions.values().all(|partition| !partition.changed && partition.sent.is_empty())
+    }
+
+    /// For each partition with a batch that is not settled: the number of the first one.
+    pub(crate) fn oldest_unsettled(&self) -> Vec<(Arc<str>, u64)> {
+        let partitions = self.partitions.lock();
+        let waiting = partitions.iter().filter(|(_, partition)| !partition.sent.is_empty());
+        waiting.map(|(name, partition)| (name.clone(), partition.first)).collect()
+    }
+
+    /// True if the batch with this number is the first one of a partition that is not settled.
+    pub(crate) fn is_oldest_unsettled(&self, partition: &str, number: u64) -> bool {
+        let partitions = self.partitions.lock();
+        let found = partitions.get(partition);
+        found.is_some_and(|partition| partition.first == number && !partition.sent.is_empty())
     }
 
     /// True if a batch failed. Sinks may have its other parts, so their states must not be saved.
@@ -272,15 +302,25 @@ impl Positions {
         let this = self.clone();
         let guard = self.guard.lock().clone();
         // Without items, it is a checkpoint alone.
-        let timing = self.latency.get().filter(|_| items > 0).map(Latency::begin);
+        let measures = self.measures.get().filter(|_| items > 0);
+        let timing = measures.map(|measures| measures.latency.begin());
         let items = items as u64;
+        let trace = measures.and_then(|measures| measures.traces.begin(&self.source, items));
+        let traced = trace.clone();
         self.unsettled.fetch_add(items, Relaxed);
-        Ack::new(self.source.clone(), move |settlement| {
+        let ack = Ack::new(self.source.clone(), move |settlement| {
             settle(settlement.outcome);
             this.note_settled(&settlement, items);
+            if let Some(trace) = traced {
+                trace.end(&settlement);
+            }
             drop(timing);
             drop(guard);
-        })
+        });
+        match trace {
+            Some(trace) => ack.observed(trace),
+            None => ack,
+        }
     }
 
     fn note_settled(&self, settlement: &Settlement, items: u64) {
@@ -288,6 +328,7 @@ impl Positions {
         if has_failed {
             self.has_failed.store(true, Relaxed);
         }
+        self.settled.fetch_add(items, Relaxed);
         // Last, and published: a source that sees nothing unsettled sees the failure.
         self.unsettled.fetch_sub(items, Release);
         if has_failed {

@@ -5,6 +5,7 @@ use std::{ops::Range, sync::LazyLock};
 use datafusion_common::{DataFusionError, arrow::error::ArrowError};
 use datafusion_sql::sqlparser::tokenizer::{Location, Span};
 use regex::{Captures, Regex};
+use thalweg_redact::beginning;
 
 /// A mistake in an expression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -186,6 +187,9 @@ fn wrong_operands(text: &str) -> Option<String> {
 /// The noun for the type of NULL.
 const NULL: &str = "NULL";
 
+/// The most characters of a value that are shown.
+const SHOWN: usize = 60;
+
 /// The text that replaces one that only shows the insides of the planner.
 const NOT_SUPPORTED: &str = "expressions do not support this form of SQL";
 
@@ -216,11 +220,11 @@ fn plain(text: &str) -> String {
             _ if kind.starts_with("Timestamp") || kind.starts_with("Date") => "a time",
             _ => "a value of the wanted type",
         };
-        let value: String = captures.get(1).map_or("", |value| value.as_str()).chars().take(60).collect();
+        let value = beginning(captures.get(1).map_or("", |value| value.as_str()), SHOWN);
         return format!("`{value}` is not {wanted}");
     }
     if let Some(captures) = TIME.as_ref().and_then(|time| time.captures(text)) {
-        let part = |group| captures.get(group).map(|part| part.as_str().chars().take(60).collect::<String>());
+        let part = |group| captures.get(group).map(|part| beginning(part.as_str(), SHOWN));
         let value = part(1).unwrap_or_default();
         return match part(2) {
             Some(form) => format!("`{value}` does not have the form `{form}`"),
@@ -263,6 +267,27 @@ fn lowered(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_at_a_cut_is_not_shown_in_part() {
+        let secret = "6Tn-a-token-that-a-message-repeats";
+        thalweg_redact::keep_credential(secret);
+        for before in [55, 59] {
+            let start = "x".repeat(before);
+            for (theirs, ours) in [
+                (
+                    format!("Cannot cast string '{start}{secret}' to value of Int64 type"),
+                    format!("`{start}…` is not a whole number of 64 bits"),
+                ),
+                (
+                    format!("Error parsing timestamp from '{start}{secret}' using format '%Y': too short"),
+                    format!("`{start}…` does not have the form `%Y`"),
+                ),
+            ] {
+                assert_eq!(words(&DataFusionError::Execution(theirs)), ours);
+            }
+        }
+    }
 
     #[test]
     fn no_notation_of_the_planner_is_shown() {

@@ -144,6 +144,7 @@ impl Around<'_> {
             token,
             stop: self.stop.clone(),
             reloads: self.reloads.cloned(),
+            telemetry: None,
             letters: Arc::default(),
         });
         for text in self.listeners.open()? {

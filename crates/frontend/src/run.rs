@@ -161,7 +161,12 @@ fn once(
         _ => Box::new(|_: &Outcome| String::new()),
     };
     // Progress would garble the lines of file events.
-    let show = Show { quiet: quiet || (speaks && events.is_some()), ..request.show.clone() };
+    let show = Show {
+        quiet: quiet || (speaks && events.is_some()),
+        // A dry run has no effects, and its figures are not those of the configuration.
+        telemetry: request.show.telemetry.clone().filter(|_| !request.dry_run),
+        ..request.show.clone()
+    };
     let mut screen = Screen::new(show).with_events(events.clone()).reporting(report).within(around);
     if verbose {
         print::err(&print::event(json, false, "limits", &limits::line(&job, request.options.cores)));

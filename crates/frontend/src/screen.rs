@@ -22,6 +22,7 @@ use crate::progress::{Progress, Watching};
 use crate::pulse::Pulse;
 use crate::run::Report;
 use crate::service_manager::ServiceManager;
+use crate::telemetry::{Counts, Exporter, Telemetry};
 use crate::timetable::Timetable;
 
 /// The output that a user wants.
@@ -35,6 +36,8 @@ pub struct Show {
     pub listen: Vec<SocketAddr>,
     /// The file with the token that clients of the API must have.
     pub api_token_file: Option<PathBuf>,
+    /// Where telemetry is sent to, if it is.
+    pub telemetry: Option<Telemetry>,
     /// True if warnings are printed even with `quiet`.
     pub warns: bool,
     /// True if the summary also has what only developers of thalweg need.
@@ -78,6 +81,9 @@ pub struct Screen {
     /// The servers of metrics and the API, which end with the run. Its runtime may last longer.
     servers: Vec<AbortHandle>,
     socket: Option<SocketFile>,
+    exporter: Option<Exporter>,
+    /// The run that is shown, while there is one.
+    handle: Option<Handle>,
 }
 
 impl Screen {
@@ -102,6 +108,8 @@ impl Screen {
             has_said_stopping: false,
             servers: Vec::new(),
             socket: None,
+            exporter: None,
+            handle: None,
         }
     }
 
@@ -132,9 +140,10 @@ impl Screen {
         self
     }
 
-    /// Starts the servers of a phase.
+    /// Starts the servers of a phase, and its telemetry.
     fn serve(&mut self, phase: &Phase, handle: &Handle) -> Result<(), LoadError> {
         let token = self.show.api_token_file.as_deref().map(Token::read).transpose()?;
+        let telemetry = self.show.telemetry.as_ref().map(|telemetry| (telemetry, Arc::<Counts>::default()));
         let run = Arc::new(Observed {
             activity: Activity::Running(handle.clone()),
             pulse: self.pulse.clone(),
@@ -146,8 +155,12 @@ impl Screen {
             token,
             stop: self.stop.clone(),
             reloads: self.reloads.clone(),
+            telemetry: telemetry.as_ref().map(|(_, counts)| Arc::clone(counts)),
             letters: Arc::default(),
         });
+        if let Some((telemetry, counts)) = &telemetry {
+            self.exporter = Some(Exporter::begin(telemetry, &run, counts, handle)?);
+        }
         for line in self.listeners.open()? {
             self.tell("listening", &line);
         }
@@ -192,6 +205,16 @@ impl Screen {
         log::name_also(handle.counts().into_iter().map(|counts| counts.name));
         if let (None, Some(difference)) = (&status.failure, &status.difference) {
             self.tell("reloaded", &format!("reloaded: {difference}"));
+        }
+    }
+
+    /// Sends the last figures of the run, if it sends any. A user who ends it at once does not wait for that.
+    fn end_telemetry(&mut self) {
+        let handle = self.handle.take();
+        if let Some(exporter) = self.exporter.take()
+            && handle.is_none_or(|handle| !handle.is_aborted())
+        {
+            exporter.end();
         }
     }
 
@@ -243,6 +266,7 @@ impl Observer for Screen {
             manager.begin(handle);
         }
         self.watching = self.progress.take().map(|progress| progress.watch(handle.clone()));
+        self.handle = Some(handle.clone());
         if self.stop.is_set() {
             // The request came at the end of the last phase.
             handle.stop();
@@ -278,6 +302,7 @@ impl Observer for Screen {
             manager.end();
         }
         self.end_progress();
+        self.end_telemetry();
         log::end_repeats();
         if outcome.reader_is_gone() {
             return;

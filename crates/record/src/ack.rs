@@ -74,6 +74,21 @@ pub struct Settlement {
 
 type Answer = Box<dyn FnOnce(Settlement) + Send>;
 
+/// Sees the way that the parts of an origin take, for a trace. Places are names of components.
+pub trait AckObserver: Send + Sync {
+    /// A part with this number of messages and bytes goes from one place to another.
+    fn entered(
+        &self,
+        from: Option<&std::sync::Arc<str>>,
+        to: &std::sync::Arc<str>,
+        messages: usize,
+        bytes: usize,
+    );
+
+    /// A part is about to be settled at a place.
+    fn settled(&self, at: Option<&std::sync::Arc<str>>);
+}
+
 struct Origin {
     /// The number of parts not yet settled.
     pending: AtomicUsize,
@@ -85,10 +100,22 @@ struct Origin {
     answer: Mutex<(Option<String>, Option<Answer>)>,
     /// True if the callback handles a failure itself, by sending the messages another way.
     has_failover: bool,
+    /// Of few origins: those that are traced.
+    observer: Option<std::sync::Arc<dyn AckObserver>>,
 }
 
 impl Origin {
-    fn settle(&self, outcome: Outcome, rejected: usize, reason: Option<&str>) {
+    /// Settles a part at a place.
+    fn settle(
+        &self,
+        place: Option<&std::sync::Arc<str>>,
+        outcome: Outcome,
+        rejected: usize,
+        reason: Option<&str>,
+    ) {
+        if let Some(observer) = &self.observer {
+            observer.settled(place);
+        }
         if let Some(reason) = reason
             && let Ok(mut answer) = self.answer.lock()
         {
@@ -145,8 +172,24 @@ impl Ack {
             rejected: AtomicUsize::new(0),
             answer: Mutex::new((None, Some(Box::new(answer)))),
             has_failover,
+            observer: None,
         };
         Self { origins: SmallVec::from_iter([Arc::new(origin)]), place: Some(place) }
+    }
+
+    /// Lets an observer see the way of this ack, which must be new: no part of it was split off.
+    #[must_use]
+    pub fn observed(mut self, observer: std::sync::Arc<dyn AckObserver>) -> Self {
+        for origin in self.origins.iter_mut().filter_map(Arc::get_mut) {
+            origin.observer = Some(observer.clone());
+        }
+        self
+    }
+
+    /// Returns the observer of this ack, if it has one: that of its first origin with one. An ack that stands
+    /// for this one is [observed](Self::observed) too.
+    pub fn observer(&self) -> Option<std::sync::Arc<dyn AckObserver>> {
+        self.origins.iter().find_map(|origin| origin.observer.clone())
     }
 
     /// True if all origins have a failover: see [`with_failover`](Self::with_failover).
@@ -166,6 +209,18 @@ impl Ack {
 
     /// Records the component that holds the ack from here on, for the message if the ack is dropped.
     pub fn enter(&mut self, place: &std::sync::Arc<str>) {
+        self.enter_with(place, || (0, 0));
+    }
+
+    /// As [`enter`](Self::enter), with the number of messages and bytes, which are only asked for if the ack
+    /// is observed.
+    pub fn enter_with(&mut self, place: &std::sync::Arc<str>, size: impl FnOnce() -> (usize, usize)) {
+        if self.origins.iter().any(|origin| origin.observer.is_some()) {
+            let (messages, bytes) = size();
+            for observer in self.origins.iter().filter_map(|origin| origin.observer.as_ref()) {
+                observer.entered(self.place.as_ref(), place, messages, bytes);
+            }
+        }
         self.place = Some(std::sync::Arc::clone(place));
     }
 
@@ -188,22 +243,25 @@ impl Ack {
 
     /// Settles this part.
     pub fn settle(mut self, outcome: Outcome) {
+        let place = self.place.take();
         for origin in self.origins.drain(..) {
-            origin.settle(outcome, 0, None);
+            origin.settle(place.as_ref(), outcome, 0, None);
         }
     }
 
     /// Settles this part, which is `count` messages, as rejected.
     pub fn reject(mut self, count: usize) {
+        let place = self.place.take();
         for origin in self.origins.drain(..) {
-            origin.settle(Outcome::Rejected, count, None);
+            origin.settle(place.as_ref(), Outcome::Rejected, count, None);
         }
     }
 
     /// Settles this part as failed, with a reason.
     pub fn fail(mut self, reason: &str) {
+        let place = self.place.take();
         for origin in self.origins.drain(..) {
-            origin.settle(Outcome::Failed, 0, Some(reason));
+            origin.settle(place.as_ref(), Outcome::Failed, 0, Some(reason));
         }
     }
 }
@@ -214,8 +272,9 @@ impl Drop for Ack {
             return;
         }
         let reason = format!("dropped unsettled in `{}`", self.place());
+        let place = self.place.take();
         for origin in self.origins.drain(..) {
-            origin.settle(Outcome::Failed, 0, Some(&reason));
+            origin.settle(place.as_ref(), Outcome::Failed, 0, Some(&reason));
         }
     }
 }
@@ -278,6 +337,51 @@ mod tests {
             reason: Some("dropped unsettled in `main.filter`".into()),
         };
         assert_eq!(*answers.lock(), [(0, expected)]);
+    }
+
+    /// Notes each step.
+    #[derive(Default)]
+    struct Steps(parking_lot::Mutex<Vec<String>>);
+
+    impl AckObserver for Steps {
+        fn entered(
+            &self,
+            from: Option<&std::sync::Arc<str>>,
+            to: &std::sync::Arc<str>,
+            messages: usize,
+            bytes: usize,
+        ) {
+            let from = from.map_or("nowhere", |from| &**from);
+            self.0.lock().push(format!("{from} to {to}: {messages} messages, {bytes} bytes"));
+        }
+
+        fn settled(&self, at: Option<&std::sync::Arc<str>>) {
+            self.0.lock().push(format!("settled in {}", at.map_or("nowhere", |at| &**at)));
+        }
+    }
+
+    #[test]
+    fn an_observer_sees_each_part_and_is_told_before_the_answer() {
+        let steps = std::sync::Arc::new(Steps::default());
+        let noted = steps.clone();
+        let ack = Ack::new("in".into(), move |_| noted.0.lock().push("answered".to_owned()));
+        let mut one = ack.observed(steps.clone());
+        one.enter_with(&"main".into(), || (3, 20));
+        let mut other = one.split();
+        assert!(other.observer().is_some() && Ack::noop().observer().is_none());
+        other.enter(&"out".into());
+        // Without an observer, nothing is asked for.
+        Ack::new("in".into(), |_| {}).enter_with(&"main".into(), || unreachable!());
+        one.reject(1);
+        drop(other);
+        let expected = [
+            "in to main: 3 messages, 20 bytes",
+            "main to out: 0 messages, 0 bytes",
+            "settled in main",
+            "settled in out",
+            "answered",
+        ];
+        assert_eq!(*steps.0.lock(), expected);
     }
 
     #[test]

@@ -26,7 +26,7 @@ mod passage;
 pub mod testing;
 mod views;
 
-pub use ack::{Ack, DividedOrigins, Outcome, Settlement};
+pub use ack::{Ack, AckObserver, DividedOrigins, Outcome, Settlement};
 pub use batch::{
     Batch, ERROR_COMPONENT, ERROR_REASON, INTRINSIC, Meta, PAYLOAD, all_but, is_metadata, is_record,
 };

@@ -73,6 +73,32 @@ pub fn redacted_start(text: &str, length: usize) -> Cow<'_, str> {
     plain.into()
 }
 
+/// The longest address in which a secret is found at a cut, in bytes.
+const ADDRESS_BYTES: usize = 4 << 10;
+
+/// Returns the number of bytes beyond a cut of a text that are needed to find each secret that crosses it. A
+/// password in an address is found by the `@` behind it.
+#[must_use]
+pub fn longest_secret_or_address() -> usize {
+    longest_secret().max(ADDRESS_BYTES)
+}
+
+/// Returns the first characters of a text that is quoted in another one. A part of a secret at the cut would
+/// not be found later, so a text that is cut loses its secrets here. A text that is whole keeps them until it
+/// leaves the process: it may be compared with others before.
+///
+/// ```
+/// thalweg_redact::keep("hunter4-and-more", Some("${PW}"));
+/// assert_eq!(thalweg_redact::beginning("pw hunter4-and-more.", 7), "pw ${PW}");
+/// assert_eq!(thalweg_redact::beginning("pw hunter4-and-more.", 20), "pw hunter4-and-more.");
+/// ```
+#[must_use]
+pub fn beginning(text: &str, characters: usize) -> Cow<'_, str> {
+    let Some((cut, _)) = text.char_indices().nth(characters) else { return text.into() };
+    let end = text.floor_char_boundary(cut.saturating_add(longest_secret_or_address()));
+    redacted_start(text.get(..end).unwrap_or_default(), cut)
+}
+
 /// Returns the last `length` bytes of the text with every secret replaced. A secret that ends there is
 /// replaced as a whole.
 ///

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use thalweg_config::ByteSize;
-use thalweg_frontend::{CommandError, Exit, Repeat, RunRequest, Scheduling, Show};
+use thalweg_frontend::{CommandError, Exit, Repeat, RunRequest, Scheduling, Show, Telemetry};
 use thalweg_job::{Configuration, GollumVersion, Overrides, RunOptions, cores};
 
 use super::{COMPATIBILITY, address, candidates, schedule, size, time};
@@ -76,6 +76,12 @@ pub struct Arguments {
     /// API answers only at addresses of this machine, such as 127.0.0.1, where it answers every user.
     #[arg(long, value_name = "FILE", requires = "listen")]
     api_token_file: Option<PathBuf>,
+    /// Send the metrics of the run, and traces of some of its batches, to a receiver of OpenTelemetry (OTLP)
+    /// by HTTP. Without ENDPOINT, that of OTEL_EXPORTER_OTLP_ENDPOINT, or `http://localhost:4318`. Other
+    /// standard variables count too, such as OTEL_SERVICE_NAME. Without this option, none counts and nothing
+    /// is sent. A receiver that does not answer does not hold up the run. A dry run sends nothing.
+    #[arg(long, value_name = "ENDPOINT", num_args = 0..=1, require_equals = true)]
+    telemetry: Option<Option<String>>,
     /// End each source after this number of messages, or of files if it reads files. The rest is not read,
     /// and not acknowledged: with `--state`, the next run continues there.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -173,6 +179,10 @@ pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
         iterations: arguments.iterations,
     });
     let json = arguments.speaks_json();
+    let telemetry = match &arguments.telemetry {
+        Some(endpoint) => Telemetry::of_the_environment(endpoint.as_deref())?,
+        None => None,
+    };
     let request = RunRequest {
         overrides: Overrides { names, state: arguments.state, memory: arguments.memory },
         options: RunOptions {
@@ -186,6 +196,7 @@ pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
             quiet: arguments.quiet,
             listen: arguments.listen,
             api_token_file: arguments.api_token_file,
+            telemetry,
             warns: false,
             verbose: arguments.verbose,
         },

@@ -63,6 +63,8 @@ mod redis;
 #[cfg(target_os = "linux")]
 mod reload;
 mod remarks;
+#[cfg(target_os = "linux")]
+mod replays;
 mod running;
 #[cfg(target_os = "linux")]
 mod schedule;
@@ -73,6 +75,8 @@ mod serving;
 #[cfg(feature = "stores")]
 mod sparse;
 mod swapped;
+#[cfg(target_os = "linux")]
+mod telemetry;
 mod telling;
 mod unpack;
 mod upload;

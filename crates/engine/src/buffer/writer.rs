@@ -89,6 +89,10 @@ impl Sink for Appending {
                 Err(Refusal::Full) => {}
             }
             match self.log.limits().when_full {
+                // Else the run may end meanwhile, and the next one would append these messages again.
+                WhenBufferFull::Wait | WhenBufferFull::Error if self.log.is_dirty() => {
+                    return Err(Error::temporary(self.fullness()));
+                }
                 WhenBufferFull::Wait => {}
                 // Of the oldest, none can be dropped: the reader has begun them all.
                 WhenBufferFull::DropNewest | WhenBufferFull::DropOldest => {
@@ -108,6 +112,10 @@ impl Sink for Appending {
 
     async fn flush(&mut self) -> Result<(), Error> {
         blocking(|| self.log.sync())
+    }
+
+    fn writes_whole(&self) -> bool {
+        true
     }
 
     /// Batches are synced together while more come, and at once when there are none: their senders may wait.

@@ -99,6 +99,13 @@ pub trait Sink: Send {
         false
     }
 
+    /// True if a batch that could not be written is not in the sink, not even in part. Before the batch is
+    /// tried again, the engine then flushes what was written before: its senders need not wait with it, and
+    /// do not send it again if the run ends meanwhile.
+    fn writes_whole(&self) -> bool {
+        false
+    }
+
     /// Called for a batch that could not be written and takes another route. The sink drops what it holds of
     /// the batch, which does not come again.
     fn drop_batch(&mut self) {}

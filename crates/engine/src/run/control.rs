@@ -50,12 +50,10 @@ pub struct SourceStatus {
     pub state: SourceState,
 }
 
-/// No source has this name.
+/// No source has a name. The name is not a part of this, as in [`TapError`](super::TapError).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no source `{name}`; there are: {}", .known.join(", "))]
+#[error("no source has this name; there are: {}", .known.join(", "))]
 pub struct UnknownSource {
-    /// The name.
-    pub name: String,
     /// The names of the sources.
     pub known: Vec<String>,
 }

@@ -54,13 +54,17 @@ impl Way {
     fn guard(&self, mut batch: Batch) -> Batch {
         let Some(next) = self.next.clone() else { return batch };
         let mut copy = batch.with_ack(Ack::noop());
-        *copy.ack_mut() =
-            Ack::with_failover(self.metrics.name.clone(), move |settlement| match settlement.outcome {
-                // Not all of its messages, if only some were.
-                Outcome::Rejected => batch.take_ack().reject(settlement.rejected),
-                outcome if outcome.is_safe() => batch.settle(outcome),
-                _ => next.take_over(batch),
-            });
+        let observer = batch.ack().observer();
+        let ack = Ack::with_failover(self.metrics.name.clone(), move |settlement| match settlement.outcome {
+            // Not all of its messages, if only some were.
+            Outcome::Rejected => batch.take_ack().reject(settlement.rejected),
+            outcome if outcome.is_safe() => batch.settle(outcome),
+            _ => next.take_over(batch),
+        });
+        *copy.ack_mut() = match observer {
+            Some(observer) => ack.observed(observer),
+            None => ack,
+        };
         copy
     }
 
@@ -142,7 +146,7 @@ impl Worker for Failover {
 
     async fn take(&mut self, _: Ticket, mut batch: Batch) -> Result<(), RunFailure> {
         let metrics = &self.first.metrics;
-        batch.ack_mut().enter(&metrics.name);
+        batch.enter(&metrics.name);
         metrics.add_in(batch.rows(), batch.payload_bytes());
         metrics.add_out(batch.rows(), batch.payload_bytes());
         self.has_waited = false;
@@ -168,6 +172,7 @@ mod tests {
     use thalweg_runtime::channel;
 
     use super::*;
+    use crate::run::traces::Traces;
     use crate::{Role, testing};
 
     #[tokio::test]
@@ -185,5 +190,21 @@ mod tests {
         copy.settle(Outcome::Delivered);
         let expected = Settlement { outcome: Outcome::Rejected, rejected: 1, reason: None };
         assert_eq!(*settled.lock(), Some(expected));
+    }
+
+    /// A way has an ack of its own, so a trace would end at the failover.
+    #[tokio::test]
+    async fn the_observer_of_a_batch_sees_each_way() {
+        let ((to, sink), (other, _)) = (channel(usize::MAX), channel(usize::MAX));
+        let metrics = ComponentMetrics::new("failover".into(), Role::Transform, "test");
+        let first = Way::first_of([(vec![to], None), (vec![other], None)].into_iter(), &metrics).unwrap();
+        let traces = Arc::new(Traces::default());
+        traces.sample(1.0);
+        let trace = traces.begin(&"in".into(), 1).unwrap();
+        let batch = testing::batch_with(["a"], Ack::new("in".into(), |_| {}).observed(trace));
+        first.give(batch, |stage, batch, bytes| drop(stage.push(batch, bytes)));
+        let mut batch = sink.take().await.unwrap().item;
+        assert!(batch.ack().observer().is_some());
+        batch.take_ack().settle(Outcome::Delivered);
     }
 }

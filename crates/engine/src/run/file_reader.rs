@@ -48,8 +48,9 @@ impl Worker for FileReaderWorker {
 impl FileReaderWorker {
     async fn read(&mut self, mut file: File) -> Result<(), RunFailure> {
         let name = self.out.name().clone();
-        file.ack_mut().enter(&name);
-        self.out.metrics.add_in(1, bytes_of(&file));
+        let bytes = bytes_of(&file);
+        file.ack_mut().enter_with(&name, || (1, bytes));
+        self.out.metrics.add_in(1, bytes);
         if file.problem().is_some() {
             // It was rejected before, with its reason, and carried here.
             return self.refuse(file).await;

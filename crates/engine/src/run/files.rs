@@ -185,7 +185,8 @@ impl FileOperator {
         retries: &Retries,
     ) -> Result<Next, RunFailure> {
         let name = self.metrics.name.clone();
-        file.ack_mut().enter(&name);
+        let bytes = bytes_of(file);
+        file.ack_mut().enter_with(&name, || (1, bytes));
         if let Work::Marker = self.work {
             let output = if file.problem().is_some() { Output::Errors } else { Output::Main };
             return Ok(Next::Output(output));
@@ -195,7 +196,7 @@ impl FileOperator {
             watch(file, FileEvent::Skipped);
             return Ok(Next::Output(Output::Main));
         }
-        self.metrics.add_in(1, bytes_of(file));
+        self.metrics.add_in(1, bytes);
         if let Some(port) = &self.input {
             port.show(&*file);
         }

@@ -14,6 +14,7 @@ use super::edges::{EdgeCounts, Ports};
 use super::latency::LatencyCounts;
 use super::queues::{self, Queue, QueueCounts};
 use super::tap::{Tap, TapError, TapRequest, Taps};
+use super::traces::{BatchTrace, Traces};
 use crate::metrics::{ComponentCounts, ComponentMetrics};
 use crate::plan::Plan;
 use crate::{Flow, Role, Step};
@@ -39,6 +40,7 @@ pub struct Handle {
     /// In the order of the plan.
     pub(super) sources: Arc<[Arc<SourceControl>]>,
     pub(super) taps: Arc<Taps>,
+    pub(super) traces: Arc<Traces>,
     /// The channels, once they are made.
     pub(super) queues: Arc<OnceLock<Vec<Queue>>>,
     /// Those of the parts, if the run has parts.
@@ -77,6 +79,7 @@ impl Handle {
             removed: Arc::default(),
             sources: Arc::default(),
             taps: Arc::new(Taps::new(Ports::default())),
+            traces: Arc::default(),
             queues: Arc::default(),
             parts: Arc::default(),
             graph: Arc::new(RwLock::new(Arc::new(plan.described()))),
@@ -140,6 +143,11 @@ impl Handle {
     /// Waits until the run is asked to end at once.
     pub async fn aborted(&self) {
         self.abort.requested().await;
+    }
+
+    /// True if the run was asked to end at once.
+    pub fn is_aborted(&self) -> bool {
+        self.abort.is_requested()
     }
 
     /// True if the run was asked to stop.
@@ -241,6 +249,22 @@ impl Handle {
         self.taps.open(request, &self.budget)
     }
 
+    /// Traces this part of the batches that sources read from here on, at most 100 in a second: 1 traces all,
+    /// 0 none, as from the beginning.
+    pub fn trace(&self, ratio: f64) {
+        self.traces.sample(ratio);
+    }
+
+    /// Takes the traces of batches that were settled since the last call.
+    pub fn take_traces(&self) -> Vec<BatchTrace> {
+        self.traces.take()
+    }
+
+    /// The number of batches that were chosen to be traced and were not: there were too many.
+    pub fn traces_left_out(&self) -> u64 {
+        self.traces.left_out()
+    }
+
     pub(super) fn end_of_taps(&self) -> EndOfTaps {
         EndOfTaps(self.taps.clone())
     }
@@ -289,7 +313,6 @@ impl Handle {
     fn source(&self, name: &str) -> Result<Arc<SourceControl>, UnknownSource> {
         let sources = self.controls();
         sources.iter().find(|source| &*source.name == name).cloned().ok_or_else(|| UnknownSource {
-            name: name.to_owned(),
             known: sources.iter().map(|source| source.name.to_string()).collect(),
         })
     }

@@ -45,6 +45,7 @@ mod summary;
 mod supervisor;
 pub(crate) mod tap;
 mod threads;
+pub(crate) mod traces;
 mod wiring;
 
 use std::collections::BTreeSet;
@@ -74,6 +75,7 @@ pub use queues::QueueCounts;
 pub use rehearsal::Rehearsal;
 pub use summary::{Summary, Undrained};
 pub use tap::{Tap, TapError, TapRequest, Tapped};
+pub use traces::{BatchTrace, StageSpan};
 
 use checkpoints::{ComponentPositions, LazyStore};
 use environment::{Environment, RunSettings};
@@ -261,7 +263,10 @@ impl Run {
             match &self.common {
                 Some(common) => open_buffers(plan, folder, &common.total, self.drain_timeout)?,
                 None => {
-                    check_unfinished(plan, store)?;
+                    // A replay has only the components that letters pass. The service continues the output.
+                    if !environment.store.replays() {
+                        check_unfinished(plan, store)?;
+                    }
                     open_buffers(plan, folder, &total_of(plan), self.drain_timeout)?;
                     buffer::warn_of_others(folder, &plan.buffers)?;
                 }

@@ -378,7 +378,7 @@ impl SegmentWorker {
 
 /// Notes that a batch comes to an operator.
 fn enters(batch: &mut Batch, metrics: &ComponentMetrics) {
-    batch.ack_mut().enter(&metrics.name);
+    batch.enter(&metrics.name);
     metrics.add_in(batch.rows(), batch.payload_bytes());
 }
 

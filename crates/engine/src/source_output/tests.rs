@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use arrow_array::UInt64Array;
 use parking_lot::MutexGuard;
 use serde_json::Value;
-use thalweg_record::{Content, Origin};
+use thalweg_record::{AckObserver, Content, Origin};
 use thalweg_runtime::Receiver;
 use tokio::sync::mpsc;
 
@@ -202,6 +202,28 @@ async fn what_is_sent_without_a_checkpoint_belongs_to_the_next_one() {
     assert_eq!(reader.saved(), Some(10.into()));
     taken(&reader.errors).await.settle(Outcome::Rejected);
     assert_eq!(reader.saved(), Some(20.into()));
+}
+
+/// Sees nothing.
+struct Blind;
+
+impl AckObserver for Blind {
+    fn entered(&self, _: Option<&Arc<str>>, _: &Arc<str>, _: usize, _: usize) {}
+
+    fn settled(&self, _: Option<&Arc<str>>) {}
+}
+
+/// The trace of a file continues with its messages.
+#[tokio::test]
+async fn the_observer_of_a_file_sees_its_messages() {
+    let mut file = testing::file_of("a", b"x");
+    file.ack_mut().merge(Ack::new("in".into(), |_| {}).observed(Arc::new(Blind)));
+    let (mut output, main, _errors) = testing::file_output(&Budget::new(1 << 20), 1 << 10, &file);
+    let main = main.into_messages();
+    output.send(payloads(&["x"], None)).await.unwrap();
+    let mut message = taken(&main).await;
+    assert!(message.ack().observer().is_some());
+    message.take_ack().settle(Outcome::Delivered);
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use thalweg_runtime::private::{open_regular_with, private_file};
+use thalweg_runtime::private::{close_to_others, open_regular_with, private_file};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::faults::Faults;
@@ -236,7 +236,14 @@ impl Inventory {
             let hash = state.journals.entry(name.clone()).or_default();
             let from = state.contents.files.get(&name).map_or(0, |known| known.length);
             let length = match File::open(self.folder.join(&name)) {
-                Ok(file) => follow(&file, from, hash)?,
+                Ok(file) => {
+                    if !state.contents.files.contains_key(&name)
+                        && let Err(error) = close_to_others(&file)
+                    {
+                        tracing::debug!("the journal `{name}` cannot be closed to others: {error}");
+                    }
+                    follow(&file, from, hash)?
+                }
                 // A journal is removed when its records are in tables.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),

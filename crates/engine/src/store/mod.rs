@@ -10,6 +10,7 @@ mod letter;
 mod letters;
 mod output_files;
 mod owner;
+mod rights;
 #[cfg(target_os = "linux")]
 mod served;
 mod unflushed;
@@ -88,13 +89,35 @@ impl Store {
     /// Opens the store for a configuration, which owns it from now on.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and if the directory belongs to another configuration. It is not changed
-    /// then.
+    /// As [`open`](Self::open), and if the directory belongs to another configuration or another user, or
+    /// others may write to it. It is not changed then.
     pub fn open_for(folder: &Path, owner: Option<&Owner>) -> Result<Self, Error> {
-        let faults = Faults::of(folder);
         create_private(folder).map_err(|error| {
             Error::permanent(format!("the state folder `{}` cannot be made: {error}", folder.display()))
         })?;
+        rights::check(folder, &Faults::of(folder))?;
+        let store = Self::open_trusted(folder, owner)?;
+        if let Some(owner) = owner {
+            owner::record(folder, owner).map_err(|error| store.faults.recording(&error))?;
+        }
+        Ok(store)
+    }
+
+    /// Opens a store that exists, to show its dead letters and to remove some. Root may do so for the user
+    /// that the directory belongs to.
+    ///
+    /// # Errors
+    /// As [`open_for`](Self::open_for).
+    pub fn open_to_show(folder: &Path, owner: Option<&Owner>) -> Result<Self, Error> {
+        match rustix::process::geteuid().is_root() {
+            // Without a record of the owner: the user of the directory could not read a file of root.
+            true => Self::open_trusted(folder, owner),
+            false => Self::open_for(folder, owner),
+        }
+    }
+
+    fn open_trusted(folder: &Path, owner: Option<&Owner>) -> Result<Self, Error> {
+        let faults = Faults::of(folder);
         if let Some(foreign) = find_foreign(folder).map_err(|error| faults.unopened(&error.to_string()))? {
             return Err(faults.foreign(&foreign));
         }
@@ -115,18 +138,21 @@ impl Store {
         let journals = database.keyspace("journals", of_journals).map_err(|error| faults.opening(error))?;
         let letters = Letters::open(&database, keyspace("tallies")?, faults.clone(), inventory.clone())?;
         inventory.begin().map_err(|error| faults.recording(&error))?;
-        if let Some(owner) = owner {
-            owner::record(folder, owner).map_err(|error| faults.recording(&error))?;
-        }
+        rights::close_files(folder);
         let unflushed = Unflushed::default();
         let outputs = OutputFiles::new(folder, faults.clone());
         Ok(Self { database, positions, sinks, journals, unflushed, outputs, letters, faults, inventory })
     }
 
-    /// Refuses a directory of dead letters that belongs to another configuration. Neither opens nor creates
-    /// it.
+    /// Refuses a directory of dead letters that belongs to another configuration, or that other users may
+    /// write to. Neither opens nor creates it.
     pub(crate) fn check_letters(folder: &Path, owner: &Owner) -> Result<(), Error> {
-        owner::check_letters(folder, owner, &Faults::of(folder))
+        let faults = Faults::of(folder);
+        // One that cannot be looked at is reported when it is opened.
+        if folder.exists() {
+            rights::check(folder, &faults)?;
+        }
+        owner::check_letters(folder, owner, &faults)
     }
 
     /// Returns the positions of a source, by partition.

@@ -51,6 +51,7 @@ mod linux {
     use thalweg_redact::{longest_secret, redacted_start};
 
     use super::super::Observed;
+    use super::super::entries::entries;
     use super::super::letter_search::{Bounds, search};
     use super::super::reply::Refusal;
     use super::super::routes::Given;
@@ -150,7 +151,7 @@ mod linux {
                  `{\"component\":\"main\"}` or `{\"all\":true}`",
             )
         };
-        let Ok(Value::Object(mut body)) = serde_json::from_slice(body) else { return Err(wrong()) };
+        let mut body = entries(body)?.ok_or_else(wrong)?;
         let limit = match body.remove("limit") {
             None => USUALLY_DISCARDED,
             Some(limit) => {
@@ -302,6 +303,8 @@ mod linux {
                 r#"{"all":true,"after":-1}"#,
                 r#"{"after":7}"#,
                 r#"{"every":true}"#,
+                r#"{"all":false,"all":true}"#,
+                r#"{"ids":[1],"limit":1,"limit":2}"#,
             ] {
                 assert_eq!(wanted(body), None, "{body}");
             }

@@ -13,6 +13,7 @@
 
 mod access;
 mod dashboard;
+mod entries;
 #[cfg(target_os = "linux")]
 mod letter_search;
 mod letters;
@@ -43,6 +44,7 @@ use tokio::sync::Notify;
 
 use crate::around::Awaited;
 use crate::pulse::Pulse;
+use crate::telemetry;
 use crate::timetable::Timetable;
 use reply::Refusal;
 
@@ -70,6 +72,8 @@ pub(crate) struct Observed {
     pub(crate) stop: StopRequest,
     /// Reloads the configuration, if it may be.
     pub(crate) reloads: Option<Reloads>,
+    /// The counters of the telemetry of the run, if it sends any.
+    pub(crate) telemetry: Option<Arc<telemetry::Counts>>,
     /// Locked while dead letters or the history are read: only one such answer is made at a time.
     pub(crate) letters: Arc<tokio::sync::Mutex<()>>,
 }

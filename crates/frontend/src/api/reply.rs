@@ -83,7 +83,7 @@ pub(super) fn without_secrets(value: Value) -> Value {
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
-    reason: String,
+    pub(super) reason: String,
     header: Option<(HeaderName, HeaderValue)>,
 }
 

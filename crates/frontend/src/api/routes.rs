@@ -6,6 +6,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::CONTENT_TYPE;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use thalweg_net::web::repeated_header;
 use thalweg_redact::percent_decoded;
 use tokio::sync::Notify;
 
@@ -217,6 +218,9 @@ async fn answered(
     streams: &Notify,
 ) -> Result<Response<Body>, Refusal> {
     let (head, body) = request.into_parts();
+    if let Some(reason) = repeated_header(&head.headers) {
+        return Err(Refusal::bad(reason));
+    }
     let path = head.uri.path();
     let is_of_api = path.starts_with(API);
     if is_of_api {
@@ -352,11 +356,12 @@ fn query(text: Option<&str>, route: &Route) -> Result<Vec<(String, String)>, Ref
         return Ok(given);
     }
     let known = |name: &str| route.parameters.iter().any(|parameter| parameter.name == name);
-    if let Some((name, _)) = given.iter().find(|(name, _)| !known(name)) {
+    // An unknown name is not repeated: the answer would tell whether a guess is a secret.
+    if given.iter().any(|(name, _)| !known(name)) {
         let names: Vec<_> =
             route.parameters.iter().map(|parameter| format!("`{}`", parameter.name)).collect();
         let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        return Err(Refusal::bad(format!("there is no parameter `{name}`; this path has {known}")));
+        return Err(Refusal::bad(format!("a parameter is unknown; this path has {known}")));
     }
     let missing = |parameter: &&Parameter| {
         parameter.is_required && !given.iter().any(|(name, _)| name == parameter.name)
@@ -437,7 +442,9 @@ mod tests {
         assert_eq!(given.number("rate", 10, 1..=1000).unwrap(), 5);
         assert_eq!(given.number("max_bytes", 4096, 0..=65_536).unwrap(), 4096);
         assert!(given.number("rate", 10, 6..=9).is_err());
-        assert!(query(Some("edg=a"), of("/api/v1/tap")).is_err());
+        let wrong = query(Some("edg=a"), of("/api/v1/tap")).unwrap_err();
+        let names = "`edge`, `rate`, `max_bytes`, `format`";
+        assert_eq!(wrong.reason, format!("a parameter is unknown; this path has {names}"));
         assert!(query(None, of("/api/v1/tap")).is_err());
         assert!(query(Some("x=1"), of("/api/v1/stats")).is_err());
         assert!(query(Some("x=1"), of("/metrics")).is_ok());

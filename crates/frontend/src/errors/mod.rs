@@ -98,6 +98,14 @@ fn open(state_dir: &StateDir) -> Result<Option<Store>, CommandError> {
     Ok(Some(Store::open_for(&state_dir.folder, state_dir.owner.as_ref())?))
 }
 
+/// As [`open`]. Root may look for the dead letters of any user, as an administrator does.
+fn open_to_show(state_dir: &StateDir) -> Result<Option<Store>, CommandError> {
+    if !Store::exists(&state_dir.folder) {
+        return Ok(None);
+    }
+    Ok(Some(Store::open_to_show(&state_dir.folder, state_dir.owner.as_ref())?))
+}
+
 /// Dead letters that can be shown and removed.
 enum Shown {
     /// No run uses the store.
@@ -114,7 +122,7 @@ impl Shown {
         if let Some(running) = RunningLetters::find(&state_dir.folder, state_dir.owner.as_ref())? {
             return Ok(Some(Self::Running(running)));
         }
-        Ok(open(state_dir)?.map(Self::Closed))
+        Ok(open_to_show(state_dir)?.map(Self::Closed))
     }
 
     /// The letters, oldest first.

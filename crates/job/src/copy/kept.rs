@@ -13,6 +13,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{DeadLetter, Journal, Owner, StateDir, Store};
 use thalweg_files::sinks::objects::{discard_unfinished, is_finished};
+use thalweg_runtime::private::private_file;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::configuration::SINK;
@@ -167,7 +168,10 @@ impl Kept {
         self.discard(endpoints)?;
         match is_clean {
             true => remove(job),
-            false => Ok(fs::write(job.join(ENDED), "")?),
+            false => {
+                private_file().write(true).create(true).truncate(true).open(job.join(ENDED))?;
+                Ok(())
+            }
         }
     }
 

@@ -8,11 +8,15 @@
 //! run is active and between runs. One file for all was rejected too: each run would write a thousand records
 //! again.
 //!
+//! Root reads the history of any user. So the folder and its files are opened without links: the user of a
+//! state directory could otherwise have root read another folder.
+//!
 //! A record has counters and names, no data, and no secret: its texts are redacted. The digest is that of the
 //! configuration as it was written, before variables and secrets are put in.
 //!
 //! See docs/decisions/102-a-configuration-runs-on-a-schedule.md.
 
+mod folder;
 mod lock;
 mod record;
 
@@ -25,6 +29,7 @@ use thalweg_engine::{Error, Summary};
 use thalweg_runtime::private::{create_private, open_regular, open_regular_with, private_file};
 
 use crate::error::RunError;
+use folder::Folder;
 use lock::Lock;
 use record::LARGEST;
 
@@ -58,7 +63,8 @@ impl History {
     /// True if runs have left records, or nothing tells. Other programs have a folder of this name too.
     #[must_use]
     pub fn exists(&self) -> bool {
-        self.folder.is_dir() && !self.found().is_ok_and(|found| found.is_empty())
+        let is_folder = fs::symlink_metadata(&self.folder).is_ok_and(|found| found.is_dir());
+        is_folder && !self.found().is_ok_and(|found| found.is_empty())
     }
 
     /// Returns the records, the latest first. They are read one by one; one that cannot be read is an error
@@ -125,11 +131,9 @@ impl History {
     /// The files with these endings whose names are ours, by their numbers.
     fn files(&self, endings: &[&'static str]) -> io::Result<Vec<(u64, &'static str)>> {
         let mut found = Vec::new();
-        for entry in fs::read_dir(&self.folder)? {
-            let name = entry?.file_name();
-            let Some((number, ending)) = name.to_str().and_then(|name| name.split_once('.')) else {
-                continue;
-            };
+        for name in Folder::open(&self.folder)?.names()? {
+            let name = name?;
+            let Some((number, ending)) = name.split_once('.') else { continue };
             // `+7` and `007` are numbers too, and no names of ours.
             let id = number.parse::<u64>().ok().filter(|id| id.to_string() == number);
             found.extend(id.zip(endings.iter().copied().find(|known| *known == ending)));
@@ -190,7 +194,7 @@ impl History {
 
     /// Reads a record. One of a run that is neither ended nor active is that of a killed run.
     fn read(&self, id: u64, ending: &str) -> io::Result<RunRecord> {
-        let file = open_regular(&self.path(id, ending))?;
+        let file = Folder::open(&self.folder)?.file(&name(id, ending))?;
         let mut text = Vec::new();
         (&file).take(LARGEST as u64 + 1).read_to_end(&mut text)?;
         let mut record: RunRecord = serde_json::from_slice(&text)?;
@@ -227,8 +231,13 @@ impl History {
     }
 
     fn path(&self, id: u64, ending: &str) -> PathBuf {
-        self.folder.join(format!("{id}.{ending}"))
+        self.folder.join(name(id, ending))
     }
+}
+
+/// The name of a file of a run.
+fn name(id: u64, ending: &str) -> String {
+    format!("{id}.{ending}")
 }
 
 /// The record of the active run. Dropped without an end, it stays as that of a killed run.
@@ -434,6 +443,15 @@ mod tests {
         first.end(&Ok(summary(1)));
         assert_eq!(all(&history), [(2, RunOutcome::Running), (1, RunOutcome::Done)]);
         second.end(&Ok(summary(1)));
+    }
+
+    #[test]
+    fn a_link_in_place_of_the_folder_is_no_history() {
+        let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        History::of(other.path()).begin(&configuration()).unwrap().end(&Ok(summary(1)));
+        std::os::unix::fs::symlink(other.path().join(FOLDER), folder.path().join(FOLDER)).unwrap();
+        let history = History::of(folder.path());
+        assert!(!history.exists() && history.records().is_err() && history.record(1).is_err());
     }
 
     #[test]

@@ -90,7 +90,13 @@ impl Batch {
 
     /// Returns the bytes of all payloads together.
     pub fn payload_bytes(&self) -> usize {
-        self.payload.views().iter().map(|&view| view as u32 as usize).sum()
+        bytes_of(&self.payload)
+    }
+
+    /// Records the component that has the batch from here on: see [`Ack::enter`].
+    pub fn enter(&mut self, component: &Arc<str>) {
+        let Self { payload, ack, .. } = self;
+        ack.enter_with(component, || (payload.len(), bytes_of(payload)));
     }
 
     /// Returns the bytes of all columns, without the texts that views refer to: other batches may share them.
@@ -482,6 +488,11 @@ pub fn all_but(count: usize, rows: impl IntoIterator<Item = u32>) -> BooleanArra
         }
     }
     keep.into()
+}
+
+/// Returns the bytes of all payloads together.
+fn bytes_of(payload: &BinaryViewArray) -> usize {
+    payload.views().iter().map(|&view| view as u32 as usize).sum()
 }
 
 /// Returns the payloads as text; bytes that are not UTF-8 are replaced by U+FFFD.

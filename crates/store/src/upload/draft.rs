@@ -326,10 +326,22 @@ fn crc32c_of(file: &File, range: Range<u64>, buffer: &mut [u8]) -> io::Result<u3
     Ok(crc)
 }
 
-/// Removes a draft. It is no error if there is none.
+/// Removes a draft. It is no error if there is none, also where none can be: in a folder that is a file, or
+/// on a file system that is read-only.
 pub(crate) fn remove(target: &Spot, id: &str) -> io::Result<()> {
-    match target.with(|at| std::fs::remove_file(path_of(at, id)?)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+    let is_absent =
+        |error: &io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+    let removed = target.with(|at| {
+        let path = path_of(at, id)?;
+        let removed = std::fs::remove_file(&path);
+        // A file system that is read-only says so before it looks for the file.
+        if removed.is_err() {
+            path.symlink_metadata()?;
+        }
+        removed
+    });
+    match removed {
+        Err(error) if is_absent(&error) => Ok(()),
         removed => removed,
     }
 }

@@ -390,6 +390,24 @@ mod tests {
         upload.abort().await.unwrap();
     }
 
+    /// A folder that was a mistake kept a run from starting again, also with the right one.
+    #[tokio::test]
+    async fn a_draft_that_could_not_be_created_is_discarded() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("file"), "").unwrap();
+        let (store, path, _) = place(&folder, "file/x");
+        let guarded = store.clone().without_links(path.strip_suffix("file/x").unwrap());
+        for store in [store, guarded] {
+            let mut noted = None;
+            let note = |begun: &Begun| {
+                noted = Some(begun.clone());
+                Ok::<_, ()>(())
+            };
+            assert!(store.begin_noted(&path, &Writing::default(), note).await.unwrap().is_err());
+            store.discard(&noted.unwrap()).await.unwrap();
+        }
+    }
+
     #[tokio::test]
     async fn a_gap_is_no_part() {
         let folder = tempfile::tempdir().unwrap();

@@ -7,8 +7,8 @@
 
 use std::collections::VecDeque;
 
-use thalweg_redact::redacted_start;
-use thalweg_stream::command::{ProcessOutput, longest_secret_or_address};
+use thalweg_redact::{longest_secret_or_address, redacted_start};
+use thalweg_stream::command::ProcessOutput;
 
 /// The most of a line that is logged, in bytes.
 const LINE_BYTES: usize = 4 << 10;

@@ -1,7 +1,7 @@
 //! The packets that a server sends.
 
 use thalweg_broker::input::Input;
-use thalweg_redact::{longest_secret, redacted_start};
+use thalweg_redact::beginning;
 
 use super::input::Elements;
 use super::properties::{Properties, property};
@@ -125,15 +125,7 @@ const TEXT: usize = 200;
 
 fn reason(code: u8, properties: &[u8]) -> Reason {
     let text = Properties::of(properties).text(property::REASON_STRING);
-    Reason { code, text: text.map(beginning) }
-}
-
-/// Returns the first characters of a text. In a text that is cut, a part of a secret would not be found, so
-/// the secrets are removed before.
-fn beginning(text: &str) -> String {
-    let Some((cut, _)) = text.char_indices().nth(TEXT) else { return text.to_owned() };
-    let end = text.floor_char_boundary(cut.saturating_add(longest_secret()));
-    redacted_start(text.get(..end).unwrap_or_default(), cut).into_owned()
+    Reason { code, text: text.map(|text| beginning(text, TEXT).into_owned()) }
 }
 
 fn connected(version: Version, input: &mut Input<'_>) -> Result<ConnAck, Malformed> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use memchr::memchr;
-use thalweg_redact::{foreign, longest_secret, redacted_start};
+use thalweg_redact::{beginning, foreign};
 
 use super::{Headers, Info, LARGEST_HEADERS, Malformed, Message};
 
@@ -229,10 +229,10 @@ fn head(line: &[u8], rest: &[u8], has_headers: bool) -> Result<Head, Malformed> 
     };
     let headers = headers.map_or(Some(0), size);
     let (Some(subscription), Some(headers), Some(all)) = (number(subscription), headers, size(all)) else {
-        return Err(Malformed(format!("a message of an impossible size: `{}`", beginning(line))));
+        return Err(Malformed(format!("a message of an impossible size: `{}`", start(line))));
     };
     let Some(payload) = all.checked_sub(headers) else {
-        return Err(Malformed(format!("headers that are larger than their message: `{}`", beginning(line))));
+        return Err(Malformed(format!("headers that are larger than their message: `{}`", start(line))));
     };
     let text = |word: &[u8]| Arc::<str>::from(String::from_utf8_lossy(word));
     Ok(Head { subscription, subject: text(subject), reply: reply.map(text), headers, payload })
@@ -246,18 +246,15 @@ fn number(word: &[u8]) -> Option<u64> {
 }
 
 fn unknown(line: &[u8]) -> Malformed {
-    Malformed(format!("a line that is not of NATS: `{}`", beginning(line)))
+    Malformed(format!("a line that is not of NATS: `{}`", start(line)))
 }
 
 /// Returns the beginning of a line, for messages.
-fn beginning(line: &[u8]) -> String {
+fn start(line: &[u8]) -> String {
     shown(&String::from_utf8_lossy(line), SHOWN)
 }
 
-/// Returns the first characters of a text from outside. A whole text keeps its secrets, which are removed
-/// where it leaves: a subject in it is compared. In a text that is cut, a part of one would not be found.
+/// Returns the first characters of a text from outside.
 fn shown(text: &str, most: usize) -> String {
-    let Some((cut, _)) = text.char_indices().nth(most) else { return foreign(text).into_owned() };
-    let end = text.floor_char_boundary(cut.saturating_add(longest_secret()));
-    foreign(&redacted_start(text.get(..end).unwrap_or_default(), cut)).into_owned()
+    foreign(&beginning(text, most)).into_owned()
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use reqwest::dns::Resolve;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Method, Url, redirect};
+use reqwest::{Client, ClientBuilder, Method, Url, redirect};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::TimeSpan;
@@ -195,15 +196,28 @@ impl Endpoint<'_> {
         if let Some(client) = known.get() {
             return Ok(client.clone());
         }
-        let built = Client::builder()
+        let built = built(self.builder()?)?;
+        Ok(known.get_or_init(|| built).clone())
+    }
+
+    /// Returns a client that looks up the names of servers in this way.
+    pub(crate) fn client_with(&self, names: impl Resolve + 'static) -> Result<Client, Error> {
+        built(self.builder()?.dns_resolver(names))
+    }
+
+    fn builder(&self) -> Result<ClientBuilder, Error> {
+        let builder = Client::builder()
             .tls_backend_preconfigured(self.tls.config_with_name()?)
             .timeout(self.timeout)
             // Following a redirection may turn the request into one without a body.
-            .redirect(redirect::Policy::none())
-            .build()
-            .map_err(|error| Error::permanent("the HTTP client cannot be created").caused_by(error))?;
-        Ok(known.get_or_init(|| built).clone())
+            .redirect(redirect::Policy::none());
+        Ok(builder)
     }
+}
+
+fn built(builder: ClientBuilder) -> Result<Client, Error> {
+    let failed = |error| Error::permanent("the HTTP client cannot be created").caused_by(error);
+    builder.build().map_err(failed)
 }
 
 /// True if the text of a URL has a host. A parser reads `http:///in` as the host `in`, and what became of

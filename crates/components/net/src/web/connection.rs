@@ -6,17 +6,17 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hyper::Request;
 use hyper::body::Body;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{HttpService, service_fn};
+use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use thalweg_runtime::Failpoint;
 use tokio::time::{Instant, sleep_until};
 
-use super::Answer;
 use super::arriving::Arriving;
+use super::{Answer, repeated_header, text};
 use crate::net::{Client, FAREWELL, Place, Standing, Stream};
 
 /// How many bytes of a request are buffered before its body is read.
@@ -71,9 +71,15 @@ pub async fn converse<A, F>(
     let service = service_fn(|request: Request<Incoming>| {
         let (under_way, is_told, idle) = (activity.under_way(), &is_told, &idle);
         place.set(Standing::Busy { since: Instant::now() });
-        let answer = answer(request.map(|body| arriving.watch(body)));
+        let answer = match repeated_header(request.headers()) {
+            Some(reason) => Err(text(StatusCode::BAD_REQUEST, reason)),
+            None => Ok(answer(request.map(|body| arriving.watch(body)))),
+        };
         async move {
-            let answer = answer.await;
+            let answer = match answer {
+                Ok(answer) => answer.await,
+                Err(refused) => refused,
+            };
             drop(under_way);
             idle(answer.status().is_success());
             if answer.status().is_success() {

@@ -11,6 +11,7 @@ mod gate;
 pub mod htpasswd;
 mod http2;
 mod refusal;
+mod repeated;
 
 pub use accepted::Accepted;
 pub use admission::{Admission, RequestOptions};
@@ -20,6 +21,7 @@ pub use connection::{ConnectionOptions, converse};
 pub use gate::{Gate, converse_until_stopped};
 pub use http2::converse_by_http2;
 pub use refusal::Refusal;
+pub use repeated::repeated_header;
 
 use bytes::Bytes;
 use http_body_util::Full;

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use thalweg_engine::{Error, FileError, Mistake};
-use thalweg_redact::{longest_secret, redacted_end};
+use thalweg_redact::{longest_secret_or_address, redacted_end};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 
@@ -321,15 +321,6 @@ impl Output {
 pub fn check_environment<'a>(mut names: impl Iterator<Item = &'a String>) -> Option<Mistake> {
     let name = names.find(|name| name.is_empty() || name.contains(['=', '\0']))?;
     Some(Mistake::new("env", format!("`{name}` is not a valid name of an environment variable.")))
-}
-
-/// The longest address in which a secret is found at a cut, in bytes.
-const ADDRESS_BYTES: usize = 4 << 10;
-
-/// Returns the number of bytes beyond a cut of a text that are needed to find each secret that crosses it. A
-/// password in an address is found by the beginning of the address.
-pub fn longest_secret_or_address() -> usize {
-    longest_secret().max(ADDRESS_BYTES)
 }
 
 /// Returns the path of a program of this name in the folders of `PATH`.

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use thalweg_codec::keys::Secret;
 use thalweg_engine::{Error, Journal};
 use thalweg_record::{Ack, Outcome, Settlement};
 
@@ -26,6 +27,8 @@ use super::window::{BLOCK, Group, Window};
 pub(super) struct Saved {
     /// The options that determine what groups have.
     options: String,
+    /// That of the hashes of keys.
+    secret: Secret,
     /// The end of time: messages before it are late.
     pub(super) watermark: i64,
     /// The number of the next entry.
@@ -48,13 +51,14 @@ const SAFE: u8 = 1;
 /// They are not, and no checkpoint may forget their messages.
 const FAILED: u8 = 2;
 
-/// The open windows of a former run, and its watermark.
-type Restored = (BTreeMap<i64, Window>, i64);
+/// The open windows of a former run, its watermark, and the secret of its hashes.
+type Restored = (BTreeMap<i64, Window>, i64, Secret);
 
 /// Keeps open windows in the journal.
 pub(super) struct KeptWindows {
     journal: Journal,
     options: String,
+    secret: Secret,
     /// The name of the transform.
     place: Arc<str>,
     next: u64,
@@ -96,14 +100,22 @@ pub(super) fn unneeded(saved: Value) -> Result<(), Error> {
 }
 
 impl KeptWindows {
-    /// Keeps windows with groups of these options. `watermark` is that before the first message.
-    pub(super) fn new(journal: Journal, options: String, watermark: i64, place: &str) -> Self {
+    /// Keeps windows with groups of these options. `watermark` is that before the first message, `secret`
+    /// that of the hashes without a state.
+    pub(super) fn new(
+        journal: Journal,
+        options: String,
+        secret: Secret,
+        watermark: i64,
+        place: &str,
+    ) -> Self {
         Self {
             journal,
             options: options.clone(),
+            secret,
             place: place.into(),
             next: 0,
-            last: Saved { options, watermark, next: 0, windows: Vec::new() },
+            last: Saved { options, secret, watermark, next: 0, windows: Vec::new() },
             told: None,
             starts: HashSet::new(),
             leaving: HashMap::new(),
@@ -190,9 +202,9 @@ impl KeptWindows {
             saved.push(SavedWindow { start, count: window.count, entries });
         }
         self.old.append(&mut self.finished);
-        let options = self.options.clone();
+        let (options, secret) = (self.options.clone(), self.secret);
         self.starts = saved.iter().map(|window| window.start).collect();
-        self.last = Saved { options, watermark, next: self.next, windows: saved };
+        self.last = Saved { options, secret, watermark, next: self.next, windows: saved };
         for window in windows.values_mut() {
             window.held = 0;
             std::mem::replace(&mut window.ack, no_ack()).settle(Outcome::Delivered);
@@ -231,8 +243,8 @@ impl KeptWindows {
         value
     }
 
-    /// Reads the windows of a state, and its watermark. Returns None if the options are others, and no window
-    /// was open.
+    /// Reads the windows of a state, its watermark and its secret. Returns None if the options are others,
+    /// and no window was open.
     pub(super) fn restore(
         &mut self,
         saved: Value,
@@ -287,11 +299,12 @@ impl KeptWindows {
         }
         self.is_clean = true;
         self.next = saved.next;
-        let watermark = saved.watermark;
+        self.secret = saved.secret;
+        let (watermark, secret) = (saved.watermark, saved.secret);
         self.told = Some(saved.clone());
         self.starts = saved.windows.iter().map(|window| window.start).collect();
         self.last = saved;
-        Ok(Some((windows, watermark)))
+        Ok(Some((windows, watermark, secret)))
     }
 
     /// Reads an entry.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use arrow_array::BooleanArray;
 use serde_json::Value;
-use thalweg_codec::keys::hash_keys;
+use thalweg_codec::keys::Secret;
 use thalweg_engine::{Error, Outputs, Transform};
 use thalweg_expression::Evaluator;
 use thalweg_record::{Ack, Batch, Meta, Outcome};
@@ -81,6 +81,8 @@ pub(super) struct Aggregator {
     pub(super) acks: Acks,
     /// When the last message came.
     pub(super) last: Instant,
+    /// That of the hashes of keys: otherwise a sender could make messages that are counted for another key.
+    pub(super) secret: Secret,
     pub(super) hashes: Vec<u128>,
     /// Memory for hashes of values.
     pub(super) scratch: Vec<u8>,
@@ -155,7 +157,7 @@ impl Aggregator {
             hashes.clear();
             hashes.resize(batch.rows(), 0);
         } else {
-            hash_keys(&batch, &self.by, 0, &mut hashes);
+            self.secret.hash_keys(&batch, &self.by, &mut hashes);
         }
         let mut failed = std::mem::take(&mut evaluation.failed);
         let (touched, left) = self.count_rows(&evaluation, &hashes, batch.rows(), &mut failed);
@@ -459,7 +461,7 @@ impl Transform for Aggregator {
         let Acks::Checkpoint(kept) = &mut self.acks else { return unneeded(saved) };
         let no_ack = || Self::no_ack(&component);
         let Some(restored) = kept.restore(saved, self.by.len(), &self.kinds, no_ack)? else { return Ok(()) };
-        (self.windows, self.watermark) = restored;
+        (self.windows, self.watermark, self.secret) = restored;
         self.groups = self.windows.values().map(Window::len).sum();
         self.bytes = self.windows.values().map(Window::bytes).sum();
         self.note_memory();

@@ -10,6 +10,7 @@
 //! docs/decisions/074-a-checkpoint-is-taken-while-nothing-moves.md.
 
 mod lazy_store;
+mod stuck;
 mod timer;
 mod uncovered;
 
@@ -25,7 +26,7 @@ use tokio::time::Instant;
 
 use super::RunFailure;
 use super::flushes::Flushes;
-use super::saves::Saver;
+use super::saves::{Haste, Saver};
 use super::sink::{CheckpointBarrier, Uncommitted};
 use crate::Error;
 use crate::component::Transform;
@@ -34,11 +35,12 @@ use crate::store::DeadLetterId;
 use timer::{LONGEST_PAUSE, SaveTimer};
 
 pub(super) use lazy_store::LazyStore;
+pub(super) use stuck::Stuck;
 pub(super) use uncovered::{begin, begin_beside, begin_parts};
 
 /// How long the sources are held back at most: a sink that retries would hold them back without end. Then the
 /// settled messages are saved while others move, as often as usual, until the longest pause is over. A run
-/// that resumes there may write those twice.
+/// that resumes there may write those twice. So nothing is saved while those that move are [stuck](Stuck).
 const LONGEST_HOLD: Duration = Duration::from_secs(5);
 /// The time in which the process certainly ran, of the time that the sources are held back.
 const HOLD_STEP: Duration = Duration::from_millis(100);
@@ -87,6 +89,7 @@ pub(super) struct Checkpoints {
     pub(super) is_exact: AtomicBool,
     /// True from `pre_commit` of transforms until a checkpoint with their states is saved.
     pub(super) is_behind: AtomicBool,
+    pub(super) stuck: Stuck,
 }
 
 /// When a snapshot is made.
@@ -100,10 +103,21 @@ enum Moment {
     TooLong,
 }
 
+/// Why messages still move after the longest hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Busy {
+    /// Some of them were settled meanwhile.
+    Slow,
+    /// Of those of the sources, none was settled in the last half of the time.
+    Stuck,
+}
+
 /// The data of one save, copied at one moment.
 struct Snapshot {
     /// The number of the save.
     number: u64,
+    /// The number of messages and files that were settled.
+    settled: u64,
     moved: Vec<(Arc<str>, Arc<str>, Option<Value>)>,
     states: Vec<(Arc<str>, Value)>,
     /// The dead letters that are covered: see [`Store::save`].
@@ -119,6 +133,9 @@ impl Checkpoints {
         loop {
             tokio::select! {
                 haste = self.saver.asked() => {
+                    if haste == Haste::AtOnce {
+                        self.stuck.hurry();
+                    }
                     timer.ask(haste);
                     continue;
                 }
@@ -147,23 +164,25 @@ impl Checkpoints {
         }
         let number = self.saver.begin();
         if self.is_idle() {
+            self.stuck.clear();
             self.saver.complete(number);
             return Ok(Duration::ZERO);
         }
         let start = Instant::now();
         self.find_exact();
         match self.patiently(self.still_snapshot()).await.map(Result::transpose) {
-            Some(Some(snapshot)) => {
+            Ok(Some(snapshot)) => {
                 let held = start.elapsed();
                 self.write_blocking(snapshot?)?;
+                self.stuck.clear();
                 return Ok(held);
             }
             // The run is failing, and the state of what failed must not be saved.
-            Some(None) => {}
-            None => {
-                tracing::debug!("a checkpoint was taken while messages move: a component takes long");
+            Ok(None) => {}
+            Err(busy) => {
+                tracing::debug!("messages move although the sources are held back: a component takes long");
                 if let Some(snapshot) = self.snapshot(Moment::TooLong)? {
-                    self.write_blocking(snapshot)?;
+                    self.write_moving(snapshot, busy == Busy::Stuck)?;
                 }
             }
         }
@@ -172,17 +191,23 @@ impl Checkpoints {
 
     /// Waits for a snapshot, as long as the sources may be held back. Only time in which the process runs
     /// counts: after a pause of the machine, what is in flight has had no time to arrive.
-    async fn patiently<T>(&self, snapshot: impl Future<Output = T>) -> Option<T> {
+    async fn patiently<T>(&self, snapshot: impl Future<Output = T>) -> Result<T, Busy> {
         let mut snapshot = std::pin::pin!(snapshot);
         let mut held = Duration::ZERO;
+        let (mut left, mut settled_at) = (self.count_unsettled(), Duration::ZERO);
         while held < self.longest_hold() {
             tokio::select! {
                 biased;
-                snapshot = &mut snapshot => return Some(snapshot),
+                snapshot = &mut snapshot => return Ok(snapshot),
                 () = tokio::time::sleep(HOLD_STEP) => held += HOLD_STEP,
             }
+            let count = self.count_unsettled();
+            if count != left {
+                (left, settled_at) = (count, held);
+            }
         }
-        None
+        let is_stuck = left > 0 && held - settled_at >= held / 2;
+        Err(if is_stuck { Busy::Stuck } else { Busy::Slow })
     }
 
     /// Finds out whether a transform has an exact state.
@@ -258,7 +283,7 @@ impl Checkpoints {
 
     /// Saves what is settled, last of all, when the tasks of the run have ended. State with messages in
     /// flight when a component failed, or when the run gave them up, is not consistent: the last checkpoint
-    /// stays.
+    /// stays. Not so if only other groups had messages in flight.
     ///
     /// # Errors
     /// As [`save`](Self::save).
@@ -268,6 +293,7 @@ impl Checkpoints {
         }
         let is_still = self.must_be_still();
         // Also if one sink alone has a state: it may have a part of a batch that a transform divided.
+        let gave_up = gave_up && !self.is_settled();
         if is_still && (gave_up || self.has_failed() || !self.traffic.is_still()) {
             return Ok(());
         }
@@ -299,14 +325,56 @@ impl Checkpoints {
         if !self.is_due() {
             return Ok(());
         }
-        self.snapshot(Moment::Moving)?.map_or(Ok(()), |snapshot| self.write_blocking(snapshot))
+        self.snapshot(Moment::Moving)?.map_or(Ok(()), |snapshot| self.write_moving(snapshot, false))
+    }
+
+    /// Writes a snapshot that was made while messages move, or puts it back: states of sinks and transforms
+    /// must not get further ahead of positions that do not move, and not at all while messages are
+    /// [stuck](Stuck). Those who wait for a save wait for a later one.
+    fn write_moving(&self, snapshot: Snapshot, is_stuck: bool) -> Result<(), Error> {
+        let is_urgent = self.stuck.take_urgency();
+        if self.are_kept && self.rereads && self.stays(&snapshot, is_stuck) && !is_urgent {
+            self.put_back(snapshot.moved, snapshot.states);
+            return Ok(());
+        }
+        self.write_blocking(snapshot)
+    }
+
+    /// True if the last checkpoint is to stay, in place of a snapshot that was made while messages move.
+    fn stays(&self, snapshot: &Snapshot, is_stuck: bool) -> bool {
+        let Snapshot { settled, moved, states, letters, .. } = snapshot;
+        let has_letters = self.has_later_letters(letters);
+        let is_moved = moved.iter().any(|(_, _, offset)| offset.is_some());
+        let is_stuck = self.stuck.keeps_last(&self.positions, is_stuck);
+        if is_moved {
+            self.stuck.note_moved();
+        } else if (has_letters || !states.is_empty()) && self.stuck.keeps_unmoved(*settled) {
+            return true;
+        }
+        is_stuck && (has_letters || self.is_repeated(states))
+    }
+
+    /// True if a run that resumes with these states may write or count messages twice, which it would not
+    /// with those of the last checkpoint: a sink has one, or a transform has an exact one.
+    fn is_repeated(&self, states: &[(Arc<str>, Value)]) -> bool {
+        let is_of_transform =
+            |slot: &StateSlot| self.transforms.iter().any(|(own, _)| Arc::ptr_eq(own, slot));
+        let mut sinks = self.states.iter().filter(|(_, slot)| !is_of_transform(slot));
+        !states.is_empty() && self.is_exact.load(Relaxed)
+            || sinks.any(|(sink, _)| states.iter().any(|(name, _)| name == sink))
+    }
+
+    /// True if a checkpoint with these covers dead letters that the last one does not cover.
+    fn has_later_letters(&self, letters: &[(Arc<str>, Option<DeadLetterId>)]) -> bool {
+        self.are_kept && letters.iter().any(|(_, last)| last.is_some_and(|last| self.stuck.is_later(last)))
     }
 
     /// As [`save`](Self::save), unless a component has a state that must be saved while nothing moves.
     /// Returns false then.
     fn save_without_state(&self) -> Result<bool, Error> {
         let Some(snapshot) = self.snapshot(Moment::Moving)? else { return Ok(true) };
-        if self.are_kept && self.rereads && !snapshot.states.is_empty() {
+        let has_state = !snapshot.states.is_empty() || self.has_later_letters(&snapshot.letters);
+        if self.are_kept && self.rereads && has_state {
             self.put_back(snapshot.moved, snapshot.states);
             return Ok(false);
         }
@@ -361,6 +429,7 @@ impl Checkpoints {
             return Ok(None);
         }
         let _barrier = self.barrier.write();
+        let settled: u64 = self.positions.iter().map(|(_, positions)| positions.settled()).sum();
         let mut moved = Vec::new();
         for (source, positions) in &self.positions {
             let changes = positions.take_changes().into_iter();
@@ -368,7 +437,7 @@ impl Checkpoints {
         }
         let states = self.states.iter();
         let states = states.filter_map(|(name, state)| Some((name.clone(), state.lock().take()?))).collect();
-        Ok(Some(Snapshot { number, moved, states, letters: self.covered_letters() }))
+        Ok(Some(Snapshot { number, settled, moved, states, letters: self.covered_letters() }))
     }
 
     /// The last dead letter, for each source whose messages come again after it.
@@ -383,10 +452,12 @@ impl Checkpoints {
     }
 
     fn write(&self, snapshot: Snapshot) -> Result<(), Error> {
-        let Snapshot { number, moved, states, letters } = snapshot;
+        let Snapshot { number, settled, moved, states, letters } = snapshot;
         // With the mark of a run that has ended, the next one would remove the letters of a replay.
         let clears_marks = letters.iter().any(|(_, covered)| covered.is_none());
-        if !moved.is_empty() || !states.is_empty() || clears_marks {
+        // Those who wait for this save acknowledge messages that became dead letters.
+        let has_letters = self.has_later_letters(&letters);
+        if !moved.is_empty() || !states.is_empty() || clears_marks || has_letters {
             let saved = Failpoint::CheckpointBefore.check().map_err(unwritable);
             let saved = saved.and_then(|()| match self.are_kept {
                 true => self.store.get()?.save(&moved, &states, &letters),
@@ -398,11 +469,13 @@ impl Checkpoints {
                 return Err(error);
             }
             Failpoint::CheckpointAfter.pass();
+            letters.iter().filter_map(|(_, last)| *last).for_each(|last| self.stuck.note_covered(last));
             for (source, partition, offset) in &moved {
                 self.of(source).for_each(|positions| positions.note_stored(partition, offset.as_ref()));
             }
         }
         self.is_behind.store(false, Relaxed);
+        self.stuck.note_settled(settled);
         self.saver.complete(number);
         Ok(())
     }
@@ -422,6 +495,17 @@ impl Checkpoints {
 
     fn of(&self, source: &Arc<str>) -> impl Iterator<Item = &Arc<Positions>> {
         self.positions.iter().filter(move |(name, _)| name == source).map(|(_, positions)| positions)
+    }
+
+    /// True if everything that was sent is settled.
+    fn is_settled(&self) -> bool {
+        let mut all = self.positions.iter().map(|(_, positions)| positions);
+        all.all(|positions| positions.unsettled() == 0 && positions.oldest_unsettled().is_empty())
+    }
+
+    /// The number of messages and files that are not settled.
+    fn count_unsettled(&self) -> u64 {
+        self.positions.iter().map(|(_, positions)| positions.unsettled()).sum()
     }
 
     /// For each component with unsettled batches: how many messages or files are in these.

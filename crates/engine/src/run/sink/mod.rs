@@ -263,6 +263,9 @@ impl Worker for Writer {
     }
 }
 
+/// The outcome of a batch, and its rejected rows.
+type Written = (WriteOutcome, Vec<(u32, String)>);
+
 /// Why a sink flushes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flush {
@@ -290,7 +293,7 @@ impl Writer {
 
     /// Writes a batch, and settles what became durable.
     async fn deliver(&mut self, mut batch: Batch) -> Result<(), RunFailure> {
-        batch.ack_mut().enter(&self.metrics.name);
+        batch.enter(&self.metrics.name);
         self.fields.note(&batch);
         let has_another_way = batch.ack().has_failover();
         if has_another_way && let Some(reason) = self.condition.objection() {
@@ -303,7 +306,7 @@ impl Writer {
         if let Some(port) = &self.ports.input {
             port.show(&batch);
         }
-        match self.write(&batch, has_another_way).await {
+        match self.write(&batch, has_another_way).await? {
             Ok((written, rejected)) => self.note_written(batch, written, rejected)?,
             Err(error) if has_another_way => return self.divert(batch, error).await,
             Err(error) => return Err(self.failed(error)),
@@ -430,6 +433,10 @@ impl Writer {
 
     /// Sends a batch that could not be written another way.
     async fn divert(&mut self, mut batch: Batch, error: Error) -> Result<(), RunFailure> {
+        if let Condition::Broken { reason } = &self.condition {
+            batch.take_ack().fail(reason);
+            return Ok(());
+        }
         let reason = self.fails(error);
         self.sink.drop_batch();
         // Earlier batches leave first, on either way.
@@ -438,12 +445,12 @@ impl Writer {
         flushed
     }
 
-    /// Writes a batch, with retries after temporary errors. Returns the rejected rows.
+    /// Writes a batch, with retries after temporary errors. The inner error is that of the batch.
     async fn write(
         &mut self,
         batch: &Batch,
         has_another_way: bool,
-    ) -> Result<(WriteOutcome, Vec<(u32, String)>), Error> {
+    ) -> Result<Result<Written, Error>, RunFailure> {
         self.metrics.add_in(batch.rows(), batch.payload_bytes());
         let mut rejects = Rejects::default();
         let mut attempt = 0;
@@ -464,13 +471,26 @@ impl Writer {
             }
             let rejected = rejects.take();
             match written {
-                Ok(written) => return Ok((written, rejected)),
+                Ok(written) => return Ok(Ok((written, rejected))),
+                Err(error) if self.is_flushed_before(&error) => {
+                    self.flush(Flush::Regular).await?;
+                    if let Condition::Broken { reason } = &self.condition {
+                        return Ok(Err(Error::permanent(reason)));
+                    }
+                }
                 Err(error) => {
                     let most = self.attempts(has_another_way);
-                    self.retry(error, &mut attempt, most).await?;
+                    if let Err(error) = self.retry(error, &mut attempt, most).await {
+                        return Ok(Err(error));
+                    }
                 }
             }
         }
+    }
+
+    /// True if what was written before is flushed before a batch is tried again.
+    fn is_flushed_before(&self, error: &Error) -> bool {
+        error.kind().is_temporary() && self.sink.writes_whole() && !self.pending.written.is_empty()
     }
 
     async fn write_once(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {

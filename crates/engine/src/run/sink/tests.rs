@@ -200,6 +200,43 @@ async fn a_broken_sink_is_not_flushed_again_and_again() {
     assert!(!writer.is_restless());
 }
 
+/// Has room for one batch, and cannot flush. Counts how often a batch is given.
+struct Shut(Arc<AtomicU64>);
+
+#[async_trait]
+impl Sink for Shut {
+    async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
+        match self.0.fetch_add(1, Ordering::Relaxed) {
+            0 => Ok(WriteOutcome::Buffered),
+            1 => Err(Error::temporary("no room")),
+            _ => Ok(WriteOutcome::Durable),
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        Err(Error::permanent("no space"))
+    }
+
+    fn writes_whole(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_written_to_a_sink_whose_flush_failed_while_a_batch_waited_for_room() {
+    let (given, outcomes) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let mut writer = writer(Shut(given.clone()));
+    for _ in 0..3 {
+        let seen = outcomes.clone();
+        let mut batch = testing::batch(["one"]);
+        *batch.ack_mut() = Ack::with_failover("test".into(), move |s| seen.lock().push(s.outcome));
+        writer.take(0, batch).await.unwrap();
+    }
+    assert_eq!(*outcomes.lock(), [Outcome::Failed; 3]);
+    assert_eq!(given.load(Ordering::Relaxed), 2);
+    assert!(matches!(writer.condition, Condition::Broken { .. }));
+}
+
 /// Sends requests that take a while; refuses every seventh.
 struct Requests(Arc<Mutex<UnderWay>>);
 
@@ -463,4 +500,49 @@ async fn a_sink_is_suspended_if_the_run_was_asked_to_stop_and_a_later_one_contin
         writer.finish().await.unwrap();
         assert_eq!((ended.lock().as_slice(), *outcome.lock()), (&[expected][..], Some(Outcome::Delivered)));
     }
+}
+
+/// Has room for one batch until it is flushed, and then for none.
+#[derive(Default)]
+struct Short {
+    has_written: bool,
+    is_flushed: bool,
+}
+
+#[async_trait]
+impl Sink for Short {
+    async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
+        if !std::mem::replace(&mut self.has_written, true) {
+            return Ok(WriteOutcome::Buffered);
+        }
+        if !self.is_flushed {
+            return Err(Error::temporary("no room"));
+        }
+        std::future::pending().await
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        self.is_flushed = true;
+        Ok(())
+    }
+
+    fn writes_whole(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_written_is_settled_while_the_next_batch_waits_for_room() {
+    let (sender, input) = channel(1 << 20);
+    let (tell, settled) = tokio::sync::oneshot::channel();
+    let mut first = testing::batch(["one"]);
+    *first.ack_mut() = Ack::new("test".into(), move |settlement| drop(tell.send(settlement.outcome)));
+    sender.push(first, 3).unwrap();
+    sender.push(testing::batch(["two"]), 3).unwrap();
+    let writer = writer(Short::default());
+    let (metrics, shortage) = (writer.metrics.clone(), writer.budget.shortage());
+    let running = tokio::spawn(run(vec![writer], input, None, metrics, shortage));
+    let settled = tokio::time::timeout(Duration::from_secs(3600), settled).await.expect("it is not kept");
+    assert_eq!(settled.unwrap(), Outcome::Delivered);
+    running.abort();
 }

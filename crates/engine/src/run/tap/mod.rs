@@ -55,11 +55,10 @@ pub struct TapRequest {
 /// Why there is no tap.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TapError {
-    /// Nothing has this name.
-    #[error("nothing is called `{name}`; there are: {}", .known.join(", "))]
+    /// Nothing has one of the names. The name is not a part of this: a client that reads it where secrets are
+    /// removed could find out whether a guess is one.
+    #[error("nothing has such a name; there are: {}", .known.join(", "))]
     Unknown {
-        /// The name.
-        name: String,
         /// The names of all that can be looked at.
         known: Vec<String>,
     },
@@ -190,7 +189,7 @@ impl Taps {
         for name in names {
             if !ports.iter().any(|port| port.is_meant(name)) {
                 let known: BTreeSet<String> = ports.iter().map(|port| port.name()).collect();
-                return Err(TapError::Unknown { name: name.clone(), known: known.into_iter().collect() });
+                return Err(TapError::Unknown { known: known.into_iter().collect() });
             }
         }
         let meant = |port: &&Arc<Port>| names.iter().any(|name| port.is_meant(name));

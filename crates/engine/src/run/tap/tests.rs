@@ -75,7 +75,7 @@ fn a_name_that_nothing_has_is_refused_with_those_that_there_are() {
     let (taps, budget) = taps();
     let refused = taps.open(request(&["in", "inn"], 1, 10), &budget).unwrap_err();
     let known = "bad, bad.errors, in, in.errors, main.pass, main.pass.errors, out, out.errors";
-    assert_eq!(refused.to_string(), format!("nothing is called `inn`; there are: {known}"));
+    assert_eq!(refused.to_string(), format!("nothing has such a name; there are: {known}"));
     assert!(taps.are_closed());
 }
 

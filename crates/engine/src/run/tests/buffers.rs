@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::control::{Collect, ended, hurrying, until};
 use super::{Act, Numbers, Probe, nowhere, plan, probe, registry};
 use crate::run::{Handle, Run, StateDir, Summary};
-use crate::{Error, find_buffers};
+use crate::{Built, Error, Flow, Registry, Role, SinkConfig, find_buffers};
 
 const BATCHES: u64 = 60;
 
@@ -83,6 +84,39 @@ async fn what_leads_to_a_pipeline_may_wait_too_and_the_input_is_not_counted_twic
     assert_eq!(written(&summary, "first"), BATCHES - 1);
     let sources = summary.components.iter().filter(|counts| counts.role == "source");
     assert_eq!(sources.map(|counts| counts.name.as_str()).collect::<Vec<_>>(), ["in"]);
+}
+
+/// A run of the numbers up to `last`, which wait in a small buffer before a pipeline to a sink.
+fn small(last: u64, sink: Arc<dyn SinkConfig>, state: &Path) -> Run {
+    let text = "memory: 8MiB\nsources: { in: { counting: 0 } }\n\
+        pipelines:\n  main: { from: in, to: later }\n  later: { buffer: { disk: 256KiB }, to: out }\n\
+        sinks: { out: { given: 0 } }\n";
+    let registry = Registry::new()
+        .with(Role::Source, None, "counting", move |_| Ok(Built::Source(Arc::new(hurrying(last)))))
+        .with(Role::Sink, Some(Flow::Messages), "given", move |_| Ok(Built::Sink(sink.clone())));
+    let state_dir = StateDir { folder: state.to_owned(), positions: true, owner: None };
+    Run::new(plan(text, &registry, 2), state_dir).unwrap().drain_timeout(Duration::from_secs(2))
+}
+
+/// Messages that were appended before the buffer was full were not acknowledged until there was room, and the
+/// next run appended them again. An `aggregate` behind the buffer counted them twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_ends_while_a_buffer_is_full_does_not_let_the_next_one_append_again() {
+    let state = tempfile::tempdir().unwrap();
+    let first = small(u64::MAX, Arc::new(probe(|_| Act::Wait)), state.path());
+    let handle = first.handle();
+    let running = tokio::spawn(first.wait());
+    let is_full = || handle.counts().iter().any(|of| of.name == "later.buffer" && of.retrying.is_some());
+    until(is_full).await;
+    handle.stop();
+    let summary = ended(running).await;
+    assert!(summary.undrained.is_some(), "{summary:?}");
+    let last = summary.positions["in"]["l"].as_u64().unwrap() + 100;
+
+    let collected = Collect::default();
+    let summary = small(last, Arc::new(collected.clone()), state.path()).wait().await;
+    assert!(summary.failure.is_none(), "{summary:?}");
+    assert_eq!(collected.of("in"), (1..=last).collect::<Vec<_>>());
 }
 
 #[test]

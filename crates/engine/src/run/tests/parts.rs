@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use proptest::prelude::*;
+use serde_json::Value;
 use thalweg_config::Document;
 use thalweg_record::Batch;
 use tokio::task::JoinHandle;
@@ -20,8 +21,8 @@ use crate::run::{
     Written,
 };
 use crate::{
-    Built, Context, Error, Flow, Registry, Rejects, Role, Sink, SinkConfig, SourceConfig, TapRequest, Tapped,
-    WriteOutcome,
+    Built, Context, Error, Flow, Outputs, Registry, Rejects, Role, Sink, SinkConfig, SourceConfig, Step,
+    TapRequest, Tapped, Transform, TransformConfig, WriteOutcome,
 };
 
 /// The components of a test: endless sources of numbers, and one place for all that arrives.
@@ -30,12 +31,15 @@ struct World {
     collected: Collect,
     /// How often a source was built, by its option.
     built: Arc<Mutex<BTreeMap<u64, u64>>>,
+    /// How many messages each transform `tally` has seen, by its option.
+    tallies: Arc<Mutex<BTreeMap<u64, u64>>>,
     stuck: Stuck,
 }
 
 impl World {
     fn registry(&self) -> Registry {
         let (built, collected, stuck) = (self.built.clone(), self.collected.clone(), self.stuck.clone());
+        let tallies = self.tallies.clone();
         Registry::new()
             .with(Role::Source, None, "counting", move |salt| {
                 let built = built.clone();
@@ -48,6 +52,11 @@ impl World {
                 Ok(Built::Source(Arc::new(Noted { source, note: || (), is_stdin: true })))
             })
             .with(Role::Source, None, "unbuildable", |_| Ok(Built::Source(Arc::new(Unbuildable))))
+            .with(Role::Transform, Some(Flow::Messages), "tally", move |number| {
+                let tally =
+                    Tally { number: number.as_u64().unwrap_or_default(), seen: 0, all: tallies.clone() };
+                Ok(Built::Transform(Step::Messages(Arc::new(tally))))
+            })
             .with(Role::Sink, Some(Flow::Messages), "collect", move |_| {
                 Ok(Built::Sink(Arc::new(collected.clone())))
             })
@@ -84,6 +93,12 @@ impl World {
         until(|| self.collected.of(source).len() > before + 2).await;
     }
 
+    /// A transform `tally` that follows a source has counted each of its messages once.
+    fn check_tally(&self, number: u8) {
+        let found = self.tallies.lock().get(&u64::from(number)).copied().unwrap_or_default();
+        assert_eq!(found, self.collected.of(&format!("s{number}")).len() as u64, "of `s{number}`");
+    }
+
     /// Each number of a source has arrived once, in order.
     fn check(&self, source: &str) {
         let found = self.collected.of(source);
@@ -110,6 +125,42 @@ impl<N: Fn() + Send + Sync> SourceConfig for Noted<N> {
     fn build(&self, context: &crate::Context) -> Result<Box<dyn crate::Source>, crate::Error> {
         (self.note)();
         self.source.build(context)
+    }
+}
+
+/// Counts messages. Its state is the count.
+#[derive(Clone)]
+struct Tally {
+    number: u64,
+    seen: u64,
+    all: Arc<Mutex<BTreeMap<u64, u64>>>,
+}
+
+impl TransformConfig for Tally {
+    fn is_sequential(&self) -> bool {
+        true
+    }
+
+    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl Transform for Tally {
+    fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+        self.seen += batch.rows() as u64;
+        self.all.lock().insert(self.number, self.seen);
+        out.send(batch);
+        Ok(())
+    }
+
+    fn state(&mut self) -> Option<Value> {
+        Some(self.seen.into())
+    }
+
+    fn restore(&mut self, saved: Value) -> Result<(), Error> {
+        self.seen = saved.as_u64().unwrap_or_default();
+        Ok(())
     }
 }
 
@@ -352,6 +403,11 @@ fn edges() -> impl Strategy<Value = Edges> {
     prop::collection::btree_map(0..5_u8, (0..3_u8, 0..2_u8), 1..=5)
 }
 
+/// True if a buffer on disk and a transform that counts are behind a source.
+fn is_buffered(source: u8) -> bool {
+    source.is_multiple_of(2)
+}
+
 fn text(edges: &Edges) -> String {
     let mut text = "memory: 8MiB\nsources:\n".to_owned();
     for (source, (_, salt)) in edges {
@@ -359,7 +415,13 @@ fn text(edges: &Edges) -> String {
     }
     text += "pipelines:\n";
     for (source, (sink, _)) in edges {
-        let _ = writeln!(text, "  p{source}: {{ from: s{source}, to: k{sink} }}");
+        if is_buffered(*source) {
+            let _ = writeln!(text, "  p{source}: {{ from: s{source}, to: b{source} }}");
+            let rest = format!("transforms: [{{ tally: {source} }}], to: k{sink}");
+            let _ = writeln!(text, "  b{source}: {{ buffer: {{ disk: 16MiB }}, {rest} }}");
+        } else {
+            let _ = writeln!(text, "  p{source}: {{ from: s{source}, to: k{sink} }}");
+        }
     }
     text += "sinks:\n";
     for sink in edges.values().map(|(sink, _)| sink).collect::<BTreeSet<_>>() {
@@ -399,6 +461,7 @@ proptest! {
             let summary = ended(running).await;
             assert!(summary.failure.is_none(), "{:?}", summary.failure);
             (0..5).for_each(|source| world.check(&format!("s{source}")));
+            (0..5).filter(|source| is_buffered(*source)).for_each(|source| world.check_tally(source));
         });
     }
 }

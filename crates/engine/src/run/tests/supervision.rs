@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::{Act, broadcast, few, probe};
 use crate::positions::{Checkpoint, Positions};
-use crate::run::checkpoints::{Checkpoints, LazyStore};
+use crate::run::checkpoints::{Checkpoints, LazyStore, Stuck};
 use crate::run::flushes::Flushes;
 use crate::run::saves::Saver;
 use crate::run::sink::{CheckpointBarrier, Uncommitted};
@@ -61,6 +61,7 @@ impl Supervised {
             has_state: AtomicBool::default(),
             is_exact: AtomicBool::default(),
             is_behind: AtomicBool::default(),
+            stuck: Stuck::default(),
         };
         let supervisor =
             Supervisor::new(self.handle, vec![Arc::new(checkpoints)], self.failed, drain_timeout);

@@ -15,7 +15,7 @@ use serde_json::Value;
 use thalweg_runtime::{Stage, Stop};
 
 use super::channels::Channels;
-use super::checkpoints::{Checkpoints, ComponentPositions, SavedState, SharedTransform, StateSlot};
+use super::checkpoints::{Checkpoints, ComponentPositions, SavedState, SharedTransform, StateSlot, Stuck};
 use super::edges::Place;
 use super::environment::{Environment, Input};
 use super::flushes::Flushes;
@@ -118,6 +118,7 @@ impl<'a> Wiring<'a> {
                 has_state: AtomicBool::default(),
                 is_exact: AtomicBool::default(),
                 is_behind: AtomicBool::default(),
+                stuck: Stuck::default(),
             })
         });
         Wired { tasks, checkpoints: checkpoints.collect() }

@@ -33,7 +33,7 @@ impl Wiring<'_> {
             // A buffer ends after the sources that lead to it: auxiliary sources must not wait for it.
             let guard = auxiliaries.guard(is_auxiliary || self.plan.is_of_buffer(name), positions);
             let control = self.environment.handle.sources[number].clone();
-            positions.measure(control.latency.clone());
+            positions.measure(control.latency.clone(), self.environment.handle.traces.clone());
             let output = self.source_output(stage, group, positions, &auxiliaries, &control);
             let mut context = self.context(name, group);
             // Some sources read into memory of their context.

@@ -71,7 +71,7 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "With `--state` no message of a file is lost by that, and none is repeated unless a sink has failed for a minute.",
+        "With `--state` no message of a file is lost by that, and none is repeated unless a sink that is slow, or fails for five minutes, does not deliver what is in flight before the drain timeout.",
         &[
             "engine: random_edits_lose_no_record_and_repeat_none",
             "cli: a_changed_file_is_followed_and_mistakes_change_nothing",
@@ -107,7 +107,7 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "If messages move for more than five seconds, because a sink retries or a `limit` holds them back, what is settled is saved as it is.",
+        "If messages move for more than five seconds, because a sink is slow or a `limit` holds them back, what is settled is saved as it is.",
         &["engine: what_is_settled_is_saved_after_five_seconds_in_which_something_moved"],
     ),
     shown(
@@ -115,6 +115,23 @@ pub(super) const PROMISES: &[Promise] = &[
         &[
             "engine: an_exact_state_is_not_saved_while_something_moves",
             "engine: a_slow_sink_is_waited_for_if_others_would_write_twice",
+        ],
+    ),
+    shown(
+        "While none of those that move is settled, because a sink fails or the dead letters are full, the last checkpoint stays, and a stop or a reload repeats nothing where messages are there once.",
+        &[
+            "engine: the_last_checkpoint_stays_while_a_sink_delivers_nothing",
+            "engine: states_are_not_saved_without_the_positions_of_what_they_have",
+            "engine: dead_letters_of_what_is_stuck_are_not_covered_with_the_positions_of_others",
+            "cli: what_a_run_wrote_while_its_dead_letters_were_full_is_not_written_again_by_the_next_one",
+        ],
+    ),
+    shown(
+        "If others are settled meanwhile, these are saved after five minutes.",
+        &[
+            "engine: input_that_goes_another_way_is_saved_after_minutes_in_which_a_sink_delivers_nothing",
+            "engine: a_broker_is_answered_after_minutes_although_an_older_message_is_stuck",
+            "engine: dead_letters_are_covered_before_their_messages_are_acknowledged",
         ],
     ),
     shown(

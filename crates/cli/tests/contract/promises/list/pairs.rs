@@ -124,8 +124,15 @@ pub(super) const PROMISES: &[Promise] = &[
     ),
     explains("A kill can make a run write twice:", "introduces a list"),
     shown(
-        "what was in flight when one of several sinks took longer than a minute for it, or a lone sink or a transform longer than five seconds (a server that fails, dead letters that are full, a `limit` with a low rate), also at a stop or a reload meanwhile;",
-        &["engine: what_is_settled_is_saved_after_five_seconds_in_which_something_moved"],
+        "what was in flight when one of several sinks took longer than a minute for it, or a lone sink or a transform longer than five seconds (a slow server, a `limit` with a low rate), also at a stop or a reload before it is delivered;",
+        &[
+            "engine: what_is_settled_is_saved_after_five_seconds_in_which_something_moved",
+            "engine: what_a_slow_sink_delivers_is_saved_although_it_has_never_rest",
+        ],
+    ),
+    shown(
+        "what was in flight while a sink failed, or the dead letters were full, for five minutes in which other messages were settled, also at a stop or a reload before it is delivered;",
+        &["engine: input_that_goes_another_way_is_saved_after_minutes_in_which_a_sink_delivers_nothing"],
     ),
     explains(
         "the part of a batch that a full Parquet table has, if a transform divides batches before a `failover`;",

@@ -4,6 +4,7 @@ use thalweg_codec::json::write_text;
 use thalweg_codec::template::{Template, column};
 use thalweg_net::requests::{Encode, Encoded};
 use thalweg_record::Batch;
+use thalweg_redact::beginning;
 
 /// The largest event, in bytes, with what the service adds.
 const MOST_EVENT: usize = 1 << 20;
@@ -98,7 +99,7 @@ fn place(group: &[u8], stream: &[u8], size: usize) -> Result<Vec<u8>, String> {
     let (group, stream) = (String::from_utf8_lossy(group), String::from_utf8_lossy(stream));
     for (option, name) in [("log_group", &group), ("log_stream", &stream)] {
         if let Some(reason) = mistake_of_name(option, name) {
-            let shown: String = name.chars().take(100).collect();
+            let shown = beginning(name, 100);
             return Err(format!("`{shown}` is no `{option}`: {reason}"));
         }
     }

@@ -443,6 +443,7 @@ impl Job<'_> {
         }
         let note = |begun: &Begun| self.noted.begin(begun, &self.identity, self.part_size, self.found);
         let upload = store.begin_noted(self.path, &self.target.writing, note).await?;
+        self.noted.forget_failed(store, &upload)?;
         Ok((upload.map_err(|error| unwritten(&error))?, Vec::new()))
     }
 

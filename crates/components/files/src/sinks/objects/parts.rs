@@ -223,6 +223,16 @@ impl Noted {
         journal.note(&format!("{}{name}", self.prefix), &value)
     }
 
+    /// Forgets the upload if it could not begin in a folder of this machine: then nothing exists. A later run
+    /// would otherwise have to remove it from a folder that may have been a mistake, and where it may not
+    /// write.
+    pub(super) fn forget_failed<T>(&self, store: &Store, begun: &Result<T, StoreError>) -> Result<(), Error> {
+        match begun {
+            Err(_) if store.is_here() => self.forget(),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
     pub(super) fn forget(&self) -> Result<(), Error> {
         self.journal.as_ref().map_or(Ok(()), |journal| journal.forget(&self.prefix))
     }

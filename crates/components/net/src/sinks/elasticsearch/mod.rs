@@ -20,6 +20,7 @@ use thalweg_codec::template::{BoundTemplate, Template};
 use thalweg_config::ByteSize;
 use thalweg_engine::{Component, Context, Error, InFlight, Mistake, Sink, SinkConfig, TransformConfig};
 use thalweg_record::Batch;
+use thalweg_redact::beginning;
 use thalweg_stream::encode::EncodeConfig;
 
 use crate::requests::{
@@ -224,7 +225,7 @@ impl Action<'_> {
         self.index.render(row, text);
         if !is_index(text) {
             let shown = String::from_utf8_lossy(text);
-            return Err(format!("`{}` is no name of an index", shown.chars().take(100).collect::<String>()));
+            return Err(format!("`{}` is no name of an index", beginning(&shown, 100)));
         }
         out.extend_from_slice(b"{\"");
         out.extend_from_slice(self.op.name().as_bytes());

@@ -5,6 +5,7 @@ use thalweg_codec::columns::{is_json_field, is_number_field};
 use thalweg_codec::template::{BoundTemplate, Template, column};
 use thalweg_codec::values::Values;
 use thalweg_record::Batch;
+use thalweg_redact::beginning;
 
 use crate::requests::{Encode, Encoded, Moments};
 
@@ -174,7 +175,8 @@ fn key(name: &str) -> Vec<u8> {
 /// Appends a name with a backslash before each of the special characters.
 fn escaped(name: &[u8], special: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     if name.ends_with(b"\\") || name.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
-        let shown = String::from_utf8_lossy(name).chars().take(100).collect::<String>();
+        let name = String::from_utf8_lossy(name);
+        let shown = beginning(&name, 100);
         return Err(format!(
             "{shown:?} cannot be a measurement or tag: it has a line feed, or ends in a backslash"
         ));

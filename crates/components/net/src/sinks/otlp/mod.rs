@@ -18,16 +18,16 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{StatusCode, Url};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_codec::otlp::answer::{message_of, partial_success};
+use thalweg_codec::otlp::answer::partial_success;
 use thalweg_codec::otlp::{Encoder, Signal, request, signal_of};
 use thalweg_config::{ByteSize, List};
 use thalweg_engine::{Component, Context, Error, InFlight, Mistake, Sink, SinkConfig};
 use thalweg_record::Batch;
 
+use crate::otlp::{headers, reason, url_of};
 use crate::requests::{
     Answer, Check, Compression, Encode, Encoded, Parts, Reading, Request, Service, Shared, Store,
     StoreOptions, Target, Verdict,
@@ -115,13 +115,11 @@ impl SinkConfig for OtlpConfig {
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
         let target = Target {
             // The signal follows.
             path: "",
             query: Vec::new(),
-            headers,
+            headers: headers(),
             // Collectors take 20 MiB by default, other receivers less.
             most_bytes: ByteSize::mib(4),
             is_joining: true,
@@ -177,9 +175,7 @@ impl Service for Export {
     }
 
     fn url(&self, base: &Url, parts: &Parts) -> Option<Url> {
-        let mut url = base.clone();
-        url.set_path(&format!("{}{}", base.path().trim_end_matches('/'), signal(parts).path()));
-        Some(url)
+        Some(url_of(base, signal(parts)))
     }
 
     fn joins(&self, one: &Parts, other: &Parts) -> bool {
@@ -215,19 +211,5 @@ impl Export {
             ),
         }
         Reading::Accepted
-    }
-}
-
-/// Returns why a request was refused: the message of the status that a receiver sends, or its text.
-fn reason(request: &Request, answer: &Answer) -> String {
-    let is_binary = answer
-        .headers
-        .get(CONTENT_TYPE)
-        .is_some_and(|value| value.as_bytes().starts_with(b"application/x-protobuf"));
-    match message_of(&answer.body).filter(|_| is_binary) {
-        Some(message) => {
-            format!("{} answered {}: {}", request.server(), answer.status, request.shown(message))
-        }
-        None => request.text(answer),
     }
 }

@@ -11,6 +11,7 @@ use thalweg_codec::protobuf::write;
 use thalweg_codec::template::{BoundTemplate, Template, column};
 use thalweg_codec::values::Values;
 use thalweg_record::Batch;
+use thalweg_redact::beginning;
 
 use crate::requests::{Encode, Encoded, Parts};
 
@@ -133,7 +134,7 @@ impl Bound<'_> {
 
 /// Returns the beginning of a text, for reasons.
 fn shown(text: &str) -> String {
-    text.chars().take(100).collect()
+    beginning(text, 100).into_owned()
 }
 
 /// Divides a part into the labels, the value and the time.

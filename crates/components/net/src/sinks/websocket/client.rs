@@ -13,6 +13,8 @@ use tokio_tungstenite::tungstenite::http::StatusCode;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message, WebSocket};
 
+use crate::web::repeated_header;
+
 /// The largest message accepted from a client, in bytes. Its content is ignored.
 const MOST_HEARD: usize = 64 << 10;
 /// How many bytes are read from a client at once. Each connected client has a buffer of this size.
@@ -73,6 +75,9 @@ impl Handshake {
     }
 
     fn refusal(&self, request: &Request) -> Option<StatusCode> {
+        if repeated_header(request.headers()).is_some() {
+            return Some(StatusCode::BAD_REQUEST);
+        }
         if request.uri().path() != self.path {
             return Some(StatusCode::NOT_FOUND);
         }

@@ -2,12 +2,13 @@ use std::net::TcpStream;
 
 use bytes::Bytes;
 use thalweg_engine::testing::{batch, context, messages, options, sink_conforms};
+use tokio::io::AsyncWriteExt;
 use tokio_tungstenite::tungstenite::client::client;
 use tokio_tungstenite::tungstenite::http::Request;
 use tokio_tungstenite::tungstenite::{Error as WebsocketError, HandshakeError, WebSocket};
 
 use super::*;
-use crate::net::testing::{LONG, within};
+use crate::net::testing::{LONG, rest, within};
 
 /// Starts a server; returns the sink and its address.
 async fn start(yaml: &str) -> (Websocket, String) {
@@ -203,6 +204,20 @@ async fn pages_of_other_hosts_and_other_paths_are_refused() {
     let at = address.clone();
     let own = move || connect_blocking(&at, "/", Some(&format!("http://{at}"))).is_ok();
     assert!(within(tokio::task::spawn_blocking(own)).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_client_that_sends_two_origins_is_refused() {
+    let (_sink, address) = start("origins: ['https://example.com']").await;
+    let mut raw = tokio::net::TcpStream::connect(&address).await.unwrap();
+    let head = format!(
+        "GET / HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+         Origin: https://example.com\r\nOrigin: https://example.org\r\n\r\n"
+    );
+    within(raw.write_all(head.as_bytes())).await.unwrap();
+    let answer = rest(&mut raw).await;
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
 }
 
 #[test]

@@ -508,3 +508,21 @@ async fn it_ends_when_no_request_came_although_a_client_stays_connected() {
     assert!(within(server.source.finish()).await.result.is_none());
     assert_eq!(rest(&mut idle).await, "");
 }
+
+/// The first one counted, and a proxy may have checked the last one.
+#[tokio::test]
+async fn a_request_that_has_a_header_twice_is_refused() {
+    let server = start("{ address: 127.0.0.1:0 }").await;
+    for header in ["Host: a", "Authorization: Basic a", "Content-Type: text/plain", "Origin: null"] {
+        let mut raw = server.connect().await;
+        let head = format!("POST / HTTP/1.1\r\nConnection: close\r\n{header}\r\n{header}\r\n\r\n");
+        within(raw.write_all(head.as_bytes())).await.unwrap();
+        let answer = rest(&mut raw).await;
+        assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains(" is there twice: "), "{answer}");
+    }
+    // The library itself refuses two that differ, and takes two of the same length for one.
+    let mut raw = server.connect().await;
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab";
+    within(raw.write_all(head.as_bytes())).await.unwrap();
+    assert!(rest(&mut raw).await.starts_with("HTTP/1.1 400 "));
+}

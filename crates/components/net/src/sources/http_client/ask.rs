@@ -11,6 +11,7 @@ use reqwest::{Method, Response, Url};
 use thalweg_codec::json::write_text;
 use thalweg_engine::{Error, SourceOutput};
 
+use super::near::Guard;
 use super::pages::{Pages, set_parameter, target};
 use super::place::{Page, Place};
 use super::{CURSOR, HttpClient, PAGE, Verb, link, near};
@@ -75,8 +76,12 @@ impl Asker {
                 Method::POST
             }
         };
-        let client = OnceLock::new();
-        let request = config.endpoint().request(method, headers, Compression::None, MOST_REFUSAL, &client)?;
+        let endpoint = config.endpoint();
+        let client = match Guard::of(&endpoint.url().map_err(Error::permanent)?) {
+            Some(guard) => OnceLock::from(endpoint.client_with(guard)?),
+            None => OnceLock::new(),
+        };
+        let request = endpoint.request(method, headers, Compression::None, MOST_REFUSAL, &client)?;
         Ok(Self { config, request })
     }
 

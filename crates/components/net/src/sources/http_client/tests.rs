@@ -443,3 +443,16 @@ fn mistakes_are_named() {
     let both = "A body is cut by `framing` or `array_field`, not both.";
     assert_eq!(mistakes("{ url: a, framing: {}, array_field: b }"), [both]);
 }
+
+/// The addresses of a host were looked at before the request alone. The client looks them up again when it
+/// connects, and a name server may answer differently then.
+#[tokio::test]
+async fn the_client_itself_connects_to_no_near_address_of_a_name() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let url = format!("http://localhost:{}/", listener.local_addr().unwrap().port());
+    let asker = ask::Asker::new(options("{ url: 'http://192.0.2.1/' }")).unwrap();
+    let error = within(asker.request.client.get(&url).send()).await.unwrap_err();
+    assert!(format!("{error:?}").contains(near::FROM_ELSEWHERE), "{error:?}");
+    assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+}

@@ -19,7 +19,7 @@ use thalweg_codec::otlp::answer::{Form, failure, success};
 
 use super::Server;
 use super::request::{Kind, rejected, status_of};
-use crate::web::{Accepted, Gate, Refusal, Request, Wrapping};
+use crate::web::{Accepted, Gate, Refusal, Request, Wrapping, repeated_header};
 
 const GRPC: &str = "application/grpc";
 const GRPC_IN_BINARY: &str = "application/grpc+proto";
@@ -66,6 +66,9 @@ pub(super) async fn answer(
     gate: &Gate,
     peer: &Arc<str>,
 ) -> Response<Reply> {
+    if let Some(reason) = repeated_header(request.headers()) {
+        return refused_answer(&Refusal::new(StatusCode::BAD_REQUEST, reason));
+    }
     if !request.headers().get(CONTENT_TYPE).is_some_and(is_grpc) {
         let mut other = Response::new(Reply::default());
         *other.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;

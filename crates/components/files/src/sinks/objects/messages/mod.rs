@@ -356,6 +356,7 @@ impl Messages {
             let noted = self.noted(self.object.number);
             let note = |begun: &Begun| noted.begin(begun, "", 0, None);
             let begun = self.target.store.begin_noted(&path, &self.target.writing, note).await?;
+            noted.forget_failed(&self.target.store, &begun)?;
             self.object.upload = Some(begun.map_err(|error| failure(&error))?);
         }
         Ok(())

@@ -94,6 +94,27 @@ async fn an_object_is_continued_by_the_run_after_one_that_was_asked_to_stop() {
     }
 }
 
+/// The upload was noted before the folder was found to be none. Each later run then failed to discard it,
+/// also one with the right folder.
+#[tokio::test]
+async fn a_wrong_folder_is_no_obstacle_to_the_right_one() {
+    let mut runs = Runs::new(", part_size: 1B, existing: replace", 1);
+    let file = runs.folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let context = Context { resumes: true, journal: Some(runs.journal.clone()), ..context() };
+    let config = sink(&file, &format!("/all.log'{}", runs.rest));
+    let mut target = config.new_target(context.memory.budget()).unwrap();
+    target.limits.smallest_part = 1;
+    config.common.set(target).unwrap();
+    let mut wrong = SinkConfig::build(&config, &context).unwrap();
+    wrong.open(None).await.unwrap();
+    let written = wrong.write(&batch(["one"]), &mut Rejects::default()).await;
+    assert!(written.is_err() || wrong.suspend().await.is_err());
+    drop(wrong);
+    runs.run(&["one"], Ending::Whole).await;
+    assert_eq!(runs.objects(), named(&[("all.log", "one\n"), ("file", "")]));
+}
+
 #[tokio::test]
 async fn a_tail_whose_length_begins_like_that_of_an_earlier_one_stays() {
     let mut runs = Runs::new("", 1 << 20);
