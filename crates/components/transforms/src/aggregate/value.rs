@@ -1,4 +1,4 @@
-//! Single values: of keys, and of `min`, `max`, `first` and `last`.
+//! Single values: of keys, and of functions that keep values, such as `min` and `list`.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ impl Scalar {
     }
 
     /// Returns the value as JSON text.
-    fn to_json(&self) -> Option<String> {
+    pub(super) fn to_json(&self) -> Option<String> {
         Some(match self {
             Scalar::Null => return None,
             Scalar::Bool(value) => value.to_string(),
