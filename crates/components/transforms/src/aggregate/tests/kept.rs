@@ -7,7 +7,7 @@ type Killed = (usize, usize);
 
 /// Passes batches to runs with one state, of which the last one ends. The results of a killed run after its
 /// last checkpoint are removed, as by a sink that resumes.
-fn killed(yaml: &str, batches: &[&[Message]], kills: &[Killed]) -> Vec<Found> {
+pub(super) fn killed(yaml: &str, batches: &[&[Message]], kills: &[Killed]) -> Vec<Found> {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(Store::open(folder.path()).unwrap());
     let journal = Some(Journal::new(store, "test"));
@@ -76,12 +76,20 @@ proptest! {
 
     /// A state is trusted, but one that is damaged must not end the program.
     #[test]
-    fn a_damaged_state_is_refused(at in any::<prop::sample::Index>(), with in "[0-9a-z\"{}\\[\\],]{0,3}", length in 0..9_usize) {
+    fn a_damaged_state_is_refused(
+        at in any::<prop::sample::Index>(),
+        with in "[0-9a-z\"{}\\[\\],]{0,3}",
+        length in 0..9_usize,
+        is_session in any::<bool>(),
+    ) {
         let folder = tempfile::tempdir().unwrap();
         let journal = Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test");
         let context = Context { resumes: true, journal: Some(journal.clone()), ..testing::context() };
-        let yaml = "{ by: k, values: { a: distinct(n), b: \"quantile(n, 0.5)\", c: max(k), d: sum(n) } }";
-        let build = || testing::options::<Aggregate>(yaml).build(&context).unwrap();
+        let values = "by: k, values: { a: distinct(n), b: \"quantile(n, 0.5)\", c: max(k), d: sum(n), \
+                      e: \"list(n, 3)\", f: \"top_k(k, 2)\", g: stddev(n), h: last(n) }";
+        let windows = if is_session { ", session_timeout: 9s, time: t" } else { "" };
+        let yaml = format!("{{ {values}{windows} }}");
+        let build = || testing::options::<Aggregate>(&yaml).build(&context).unwrap();
         let (mut first, mut out) = (build(), Outputs::new("test".into()));
         first.apply(batch(&[(1, Some("a"), Some(5)), (2, None, None)]), &mut out).unwrap();
         first.pre_commit().unwrap();
@@ -241,7 +249,8 @@ fn a_checkpoint_gives_the_memory_of_acks_back() {
 #[test]
 fn acks_that_wait_leave_memory_to_sources() {
     let overlapping = "every: 1s, window_interval: 90s, time: t, max_delay: 1h";
-    for (windows, batches) in [("max_count: 1000000", 3000), (overlapping, 200)] {
+    let sessions = "session_timeout: 90s, time: t, max_delay: 1h";
+    for (windows, batches) in [("max_count: 1000000", 3000), (overlapping, 200), (sessions, 3000)] {
         let memory = Budget::new(1 << 20).share();
         let context = Context { starts_over: false, memory, ..testing::context() };
         let budget = context.memory.budget().clone();
