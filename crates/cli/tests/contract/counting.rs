@@ -85,7 +85,9 @@ fn messages_are_counted_once_when_a_run_is_killed() {
             format!("{first} {last} {}", last - first + 1)
         })
         .collect();
-    for (options, expected) in [("max_count: 300,", windows), ("", vec![format!("0 {} {LINES}", LINES - 1)])]
+    let one = vec![format!("0 {} {LINES}", LINES - 1)];
+    for (options, expected) in
+        [("max_count: 300,", windows), ("", one.clone()), ("session_timeout: 1d,", one)]
     {
         let transforms = format!(
             "{{ aggregate: {{ {options} values: {{ a: first(payload), z: last(payload), n: count(*) }} }} }}, \

@@ -41,7 +41,7 @@ pub(super) struct Placed {
     value: Scalar,
 }
 
-/// What adding values needs, and what it says.
+/// Memory for adding values, and a count of those left out.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     /// Memory for the time of a call.
@@ -107,8 +107,8 @@ impl Accumulator {
         }
     }
 
-    /// Adds a value that is not NULL. `at` is the place of its message in the order of messages: of those with
-    /// the same place, the order is that of the calls.
+    /// Adds a value that is not NULL. `at` is the place of its message in the order of messages: of those
+    /// with the same place, the order is that of the calls.
     pub(super) fn add(&mut self, value: View<'_>, at: i64, scratch: &mut Scratch) {
         match self {
             Self::Count(count) => *count = count.saturating_add(1),

@@ -16,7 +16,7 @@ use super::timing::{Gaps, Timing};
 use super::value::View;
 use super::window::Window;
 
-/// What became of a message.
+/// The result of counting a message.
 enum Counted {
     Yes,
     Late,

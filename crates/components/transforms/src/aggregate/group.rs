@@ -59,8 +59,8 @@ impl Group {
         size_of::<Self>() + PLACE + keys + values
     }
 
-    /// Adds a message. `at` is its place in the order of messages. Returns by how many bytes the group grew or
-    /// shrank.
+    /// Adds a message. `at` is its place in the order of messages. Returns by how many bytes the group grew
+    /// or shrank.
     pub(super) fn add(&mut self, rows: &Rows<'_>, row: usize, at: i64, scratch: &mut Scratch) -> isize {
         let mut grown = 0_isize;
         for (value, column) in self.values.iter_mut().zip(rows.values) {

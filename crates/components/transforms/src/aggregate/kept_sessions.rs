@@ -94,8 +94,8 @@ impl KeptSessions {
         value
     }
 
-    /// Reads the sessions of a state. Returns them and its watermark, or None if the options are others, and no
-    /// session was open.
+    /// Reads the sessions of a state. Returns them and its watermark, or None if the options are others, and
+    /// no session was open.
     pub(super) fn restore(
         &mut self,
         saved: Value,

@@ -67,8 +67,8 @@ use timing::{Gaps, MOST, Spans, Timing, micros};
 /// their keys.
 ///
 /// A window is a time with `every`, a session of a key with `session_timeout`, a number of messages with
-/// `max_count`, and otherwise all of the input: its results leave at the end. A run that is stopped and has no
-/// `--state` sends the results so far. Sessions leave in the order of their ends.
+/// `max_count`, and otherwise all of the input: its results leave at the end. A run that is stopped and has
+/// no `--state` sends the results so far. Sessions leave in the order of their ends.
 ///
 /// With `--state`, and sources that read their input again, a checkpoint has the open windows: each message
 /// is counted once, also after `kill -9`, and a run that is stopped leaves open windows to the next one. With
@@ -107,13 +107,13 @@ pub struct Aggregate {
     ///   estimated by HyperLogLog, with a standard error of 1.6 %.
     /// - `quantile(x, 0.95)`: the number below which 95 % of the numbers are, with a relative error of at
     ///   most 1 % (DDSketch).
-    /// - `list(x, 100)`: the first 100 values as a JSON array, in the order of `first`. At most 10000; `count(x)`
-    ///   is the number of all values, and the summary of a run has the number of those left out
+    /// - `list(x, 100)`: the first 100 values as a JSON array, in the order of `first`. At most 10000;
+    ///   `count(x)` is the number of all values, and the summary of a run has the number of those left out
     ///   (`list_omitted`).
-    /// - `top_k(x, 10)`: the 10 most frequent values as a JSON array, such as `[{"value": "a", "count": 7,
-    ///   "error": 0}]`. At most 100. A count is never too low, and at most `error` too high (Space-Saving). Up
-    ///   to 10 times as many different values as asked for, and at least 100, the counts are exact. Beyond
-    ///   that, the error is at most the number of all values divided by that number.
+    /// - `top_k(x, 10)`: the 10 most frequent values as a JSON array of objects with `value`, `count` and
+    ///   `error`. At most 100. A count is never too low, and at most `error` too high (Space-Saving). Counts
+    ///   are exact for up to 10 times as many different values as asked for, and at least for 100. Beyond
+    ///   that, `error` is at most the number of all values divided by that number.
     values: Ordered<Function>,
     /// The time from the start of a window to that of the next one, for example `1m`. Windows begin at
     /// multiples of it since 1970, in UTC.
@@ -121,10 +121,10 @@ pub struct Aggregate {
     /// With `session_timeout`, sessions also end at these times: `every: 1d` divides those that last beyond
     /// midnight.
     every: Option<TimeSpan>,
-    /// The time without messages of a key that ends its session, for example `30m`. `window_start` is the time
-    /// of the first message, and `window_end` that of the last one plus this time. A message after exactly this
-    /// time is in the next session. A message that comes late joins the sessions that it is between. Each open
-    /// session is a group of `max_groups`.
+    /// The time without messages of a key that ends its session, for example `30m`. `window_start` is the
+    /// time of the first message, and `window_end` that of the last one plus this time. A message after
+    /// exactly this time is in the next session. A message that comes late joins the sessions that it is
+    /// between. Each open session is a group of `max_groups`.
     session_timeout: Option<TimeSpan>,
     /// The length of a window, if windows overlap: with `every: 1m` and `window_interval: 5m`, a message is
     /// in five windows. At least `every`, and at most 100 times as long. The default is `every`.

@@ -27,7 +27,8 @@ use super::window::Window;
 use crate::kept::Kept;
 
 /// The most batches whose acks wait for results, each counted in every window. Then the results of the oldest
-/// window, or of the sessions with the most batches, leave early. With little memory they are fewer: see [`Aggregator::may_hold`].
+/// window, or of the sessions with the most batches, leave early. With little memory they are fewer: see
+/// [`Aggregator::may_hold`].
 const MOST_HELD: usize = 1 << 16;
 /// The memory of an ack that waits, in bytes.
 const ACK: usize = 128;

@@ -4,8 +4,8 @@
 //! found by their starts. Those that a checkpoint has know their places in it, so that the state can leave
 //! out the ones whose results are delivered.
 //!
-//! A session that is over is no longer found: a message that comes later starts another one. So which
-//! session a message is in does not depend on when results leave, which is after a whole batch.
+//! A session that is over is no longer found: a message that comes later starts another one. So which session
+//! a message is in does not depend on when results leave, which is after a whole batch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +18,8 @@ use super::accumulator::Scratch;
 use super::group::{BLOCK, Group, Rows};
 use super::timing::Span;
 
-/// The memory of a session besides that of its group, in bytes: of the slot, of two places in trees, and of
-/// a place in a checkpoint.
+/// The memory of a session besides that of its group, in bytes: of the slot, of two places in trees, and of a
+/// place in a checkpoint.
 const SESSION: usize = size_of::<Session>() - size_of::<Group>() + 2 * 64 + 32;
 
 /// Sessions in entries of the journal: for each entry a bit for each slot of its block.
@@ -119,7 +119,7 @@ pub(super) struct Restored {
     pub(super) group: Group,
 }
 
-/// What is left of sessions whose results leave.
+/// Sessions that were removed, because their results leave.
 pub(super) struct Leaving {
     pub(super) sessions: Vec<(Span, Group)>,
     /// Where the last checkpoint has them.
@@ -134,7 +134,8 @@ pub(super) struct Leaving {
 pub(super) struct Sessions {
     slots: Vec<Option<Session>>,
     free: BTreeSet<u32>,
-    /// Sessions that are not over: the hash of the key, the start, and the slot. Those of a key do not overlap.
+    /// Sessions that are not over: the hash of the key, the start, and the slot. Those of a key do not
+    /// overlap.
     starts: BTreeSet<(u128, i64, u32)>,
     /// When sessions are over at the earliest, and their slots. The end of a session moves with each message,
     /// and its place here only when the time of that place comes.
@@ -233,8 +234,8 @@ impl Sessions {
         self.slots[slot as usize] = Some(session);
     }
 
-    /// Adds a message to the sessions that were [found](Self::overlapping), which become one, or to a new one.
-    /// Returns the slot, and by how many bytes the sessions grew or shrank.
+    /// Adds a message to the sessions that were [found](Self::overlapping), which become one, or to a new
+    /// one. Returns the slot, and by how many bytes the sessions grew or shrank.
     pub(super) fn add(
         &mut self,
         rows: &Rows<'_>,
@@ -380,7 +381,8 @@ impl Sessions {
         }
     }
 
-    /// Adds all sessions that an entry of the journal has. They get a block of their own, which stays as it is.
+    /// Adds all sessions that an entry of the journal has. They get a block of their own, which stays as it
+    /// is.
     pub(super) fn restore(&mut self, entry: u64, block: Vec<Option<Restored>>) {
         while !self.slots.len().is_multiple_of(BLOCK) {
             self.free.insert(self.slots.len() as u32);

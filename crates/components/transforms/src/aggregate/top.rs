@@ -3,8 +3,8 @@
 //! A number of values have counters. A value without one takes the counter of the least frequent value, and
 //! its count plus one: so a count is never too low, and too high by at most the count that was taken over.
 //! The counts add up to no more than the number of values, so that is at most this number divided by that of
-//! counters. The bound also holds for merged counters: a value that only one side has gets the least count
-//! of the other side, and the greatest counts of both stay.
+//! counters. The bound also holds for merged counters: a value that only one side has gets the least count of
+//! the other side, and the greatest counts of both stay.
 
 use serde::{Deserialize, Serialize};
 

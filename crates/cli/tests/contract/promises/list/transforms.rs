@@ -42,6 +42,8 @@ pub(super) const PROMISES: &[Promise] = &[
             "transforms: runs_that_are_killed_count_each_message_once",
             "transforms: a_run_that_is_stopped_leaves_windows_of_its_state_to_the_next_one",
             "transforms: results_that_are_not_delivered_stay_in_the_state",
+            "transforms: sessions_of_runs_that_are_killed_have_each_message_once",
+            "transforms: sessions_whose_results_are_not_delivered_stay_in_the_state",
             "cli: messages_are_counted_once_when_a_run_is_killed",
         ],
     ),
