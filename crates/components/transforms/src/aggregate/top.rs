@@ -6,6 +6,8 @@
 //! counters. The bound also holds for merged counters: a value that only one side has gets the least count of
 //! the other side, and the greatest counts of both stay.
 
+use std::cmp::Ordering;
+
 use serde::{Deserialize, Serialize};
 
 use super::value::{Scalar, View};
@@ -57,9 +59,18 @@ impl Top {
         least.map_or(0, |place| self.counters[place].count)
     }
 
+    /// The place of the counter of a value among the first ones. Values are compared, too: a sender could make
+    /// two with one hash.
+    fn place(&self, value: View<'_>, hash: u64, first: usize) -> Option<usize> {
+        let is_it = |(known, counter): (&u64, &Counter)| {
+            *known == hash && counter.value.view().compare(value) == Ordering::Equal
+        };
+        self.hashes.iter().zip(&self.counters).take(first).position(is_it)
+    }
+
     /// Adds a value, which has this hash.
     pub(super) fn add(&mut self, value: View<'_>, hash: u64) {
-        if let Some(place) = self.hashes.iter().position(|known| *known == hash) {
+        if let Some(place) = self.place(value, hash, self.counters.len()) {
             let counter = &mut self.counters[place];
             counter.count = counter.count.saturating_add(1);
             return;
@@ -83,7 +94,7 @@ impl Top {
         let own = self.hashes.len();
         let mut is_in_both = vec![false; own];
         for (hash, mut counter) in other.hashes.into_iter().zip(other.counters) {
-            match self.hashes[..own].iter().position(|known| *known == hash) {
+            match self.place(counter.value.view(), hash, own) {
                 Some(place) => {
                     is_in_both[place] = true;
                     self.counters[place].raise(counter.count, counter.error);
@@ -211,6 +222,23 @@ mod tests {
         assert_eq!(of(&[]).result(), Scalar::Null);
         let expected = "[{\"value\":7,\"count\":2,\"error\":0},{\"value\":1,\"count\":1,\"error\":0}]";
         assert_eq!(of(&[3, 7, 1, 7]).result(), Scalar::Json(expected.into()));
+    }
+
+    /// The second value was counted for the first one.
+    #[test]
+    fn values_that_are_made_to_have_one_hash_have_a_counter_each() {
+        let of = |value: &str| {
+            let mut top = Top::new(2);
+            top.add(View::Text(value), 5);
+            top.add(View::Text(value), 5);
+            top
+        };
+        let mut top = of("a");
+        top.add(View::Text("b"), 5);
+        top.merge(of("b"));
+        let expected =
+            "[{\"value\":\"b\",\"count\":3,\"error\":0},{\"value\":\"a\",\"count\":2,\"error\":0}]";
+        assert_eq!(top.result(), Scalar::Json(expected.into()));
     }
 
     #[test]
