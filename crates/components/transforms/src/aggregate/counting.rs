@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use thalweg_codec::keys::hash_keys;
 use thalweg_engine::{Error, Outputs};
 use thalweg_record::{Ack, Batch, Outcome};
 
@@ -87,7 +86,7 @@ impl Aggregator {
             hashes.clear();
             hashes.resize(batch.rows(), 0);
         } else {
-            hash_keys(&batch, &self.by, 0, &mut hashes);
+            self.secret.hash_keys(&batch, &self.by, &mut hashes);
         }
         let mut failed = std::mem::take(&mut evaluation.failed);
         let (touched, left) = self.count_rows(&evaluation, &hashes, batch.rows(), &mut failed);

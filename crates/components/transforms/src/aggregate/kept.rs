@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::Value;
+use thalweg_codec::keys::Secret;
 use thalweg_engine::{Error, Journal};
 use thalweg_record::{Ack, Outcome};
 
@@ -19,13 +20,14 @@ use super::group::{BLOCK, Group};
 use super::saved::{Saved, SavedWindow};
 use super::window::Window;
 
-/// The open windows of a former run, and its watermark.
-type Restored = (BTreeMap<i64, Window>, i64);
+/// The open windows of a former run, its watermark, and the secret of its hashes.
+type Restored = (BTreeMap<i64, Window>, i64, Secret);
 
 /// Keeps open windows in the journal.
 pub(super) struct KeptWindows {
     entries: Entries,
     options: String,
+    secret: Secret,
     /// The name of the transform.
     place: Arc<str>,
     /// The state at the last call of [`keep`](Self::keep), or before the first message. It is there from the
@@ -40,13 +42,21 @@ pub(super) struct KeptWindows {
 }
 
 impl KeptWindows {
-    /// Keeps windows with groups of these options. `watermark` is that before the first message.
-    pub(super) fn new(journal: Journal, options: String, watermark: i64, place: &str) -> Self {
+    /// Keeps windows with groups of these options. `watermark` is that before the first message, `secret`
+    /// that of the hashes without a state.
+    pub(super) fn new(
+        journal: Journal,
+        options: String,
+        secret: Secret,
+        watermark: i64,
+        place: &str,
+    ) -> Self {
         Self {
             entries: Entries::new(journal),
             options: options.clone(),
+            secret,
             place: place.into(),
-            last: Saved::new(options, watermark),
+            last: Saved::new(options, secret, watermark),
             told: None,
             starts: HashSet::new(),
             leaving: HashMap::new(),
@@ -112,8 +122,8 @@ impl KeptWindows {
         }
         self.entries.are_complete();
         self.starts = saved.iter().map(|window| window.start).collect();
-        let next = self.entries.next();
-        self.last = Saved { next, windows: saved, ..Saved::new(self.options.clone(), watermark) };
+        let before = Saved::new(self.options.clone(), self.secret, watermark);
+        self.last = Saved { next: self.entries.next(), windows: saved, ..before };
         for window in windows.values_mut() {
             window.held = 0;
             std::mem::replace(&mut window.ack, no_ack()).settle(Outcome::Delivered);
@@ -150,8 +160,8 @@ impl KeptWindows {
         value
     }
 
-    /// Reads the windows of a state, and its watermark. Returns None if the options are others, and no window
-    /// was open.
+    /// Reads the windows of a state, its watermark and its secret. Returns None if the options are others,
+    /// and no window was open.
     pub(super) fn restore(
         &mut self,
         saved: Value,
@@ -181,10 +191,11 @@ impl KeptWindows {
             }
         }
         self.entries.resume(saved.next, saved.entries())?;
-        let watermark = saved.watermark;
+        self.secret = saved.secret;
+        let (watermark, secret) = (saved.watermark, saved.secret);
         self.told = Some(saved.clone());
         self.starts = saved.windows.iter().map(|window| window.start).collect();
         self.last = saved;
-        Ok(Some((windows, watermark)))
+        Ok(Some((windows, watermark, secret)))
     }
 }

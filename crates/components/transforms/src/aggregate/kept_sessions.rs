@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::Value;
+use thalweg_codec::keys::Secret;
 use thalweg_engine::{Error, Journal};
 use thalweg_record::Ack;
 
@@ -21,6 +22,7 @@ use super::sessions::{Places, Restored, Sessions};
 pub(super) struct KeptSessions {
     entries: Entries,
     options: String,
+    secret: Secret,
     /// The name of the transform.
     place: Arc<str>,
     /// The state at the last call of [`keep`](Self::keep), or before the first message.
@@ -32,13 +34,21 @@ pub(super) struct KeptSessions {
 }
 
 impl KeptSessions {
-    /// Keeps sessions with groups of these options. `watermark` is that before the first message.
-    pub(super) fn new(journal: Journal, options: String, watermark: i64, place: &str) -> Self {
+    /// Keeps sessions with groups of these options. `watermark` is that before the first message, `secret`
+    /// that of the hashes without a state.
+    pub(super) fn new(
+        journal: Journal,
+        options: String,
+        secret: Secret,
+        watermark: i64,
+        place: &str,
+    ) -> Self {
         Self {
             entries: Entries::new(journal),
             options: options.clone(),
+            secret,
             place: place.into(),
-            last: Saved::new(options, watermark),
+            last: Saved::new(options, secret, watermark),
             told: None,
             leaving: Vec::new(),
         }
@@ -74,8 +84,8 @@ impl KeptSessions {
         self.entries.replaced(sessions.take_replaced());
         self.entries.are_complete();
         let saved = SavedSessions { entries: sessions.entries(), gone: Places::default(), rest };
-        let next = self.entries.next();
-        self.last = Saved { next, sessions: saved, ..Saved::new(self.options.clone(), watermark) };
+        let before = Saved::new(self.options.clone(), self.secret, watermark);
+        self.last = Saved { next: self.entries.next(), sessions: saved, ..before };
         sessions.settle();
         Ok(())
     }
@@ -94,14 +104,14 @@ impl KeptSessions {
         value
     }
 
-    /// Reads the sessions of a state. Returns them and its watermark, or None if the options are others, and
-    /// no session was open.
+    /// Reads the sessions of a state. Returns them, its watermark and its secret, or None if the options are
+    /// others, and no session was open.
     pub(super) fn restore(
         &mut self,
         saved: Value,
         keys: usize,
         kinds: &[Kind],
-    ) -> Result<Option<(Sessions, i64)>, Error> {
+    ) -> Result<Option<(Sessions, i64, Secret)>, Error> {
         let Some(saved) = Saved::read(saved, &self.options)? else { return Ok(None) };
         let mut sessions = Sessions::default();
         let mut known = HashSet::new();
@@ -121,10 +131,11 @@ impl KeptSessions {
             sessions.restore_some(entry, block, |slot| rest.has(entry, slot));
         }
         self.entries.resume(saved.next, saved.entries())?;
-        let watermark = saved.watermark;
+        self.secret = saved.secret;
+        let (watermark, secret) = (saved.watermark, saved.secret);
         self.told = Some(saved.clone());
         self.last = saved;
-        Ok(Some((sessions, watermark)))
+        Ok(Some((sessions, watermark, secret)))
     }
 
     /// Reads a block.

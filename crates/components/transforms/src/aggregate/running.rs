@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
+use thalweg_codec::keys::Secret;
 use thalweg_engine::{Error, Outputs, Transform};
 use thalweg_expression::Evaluator;
 use thalweg_record::{Ack, Batch, Meta};
@@ -86,6 +87,8 @@ pub(super) struct Aggregator {
     pub(super) acks: Acks,
     /// When the last message came.
     pub(super) last: Instant,
+    /// That of the hashes of keys: otherwise a sender could make messages that are counted for another key.
+    pub(super) secret: Secret,
     pub(super) hashes: Vec<u128>,
     pub(super) scratch: Scratch,
     /// The number of values that lists do not have, as the summary shows it.
@@ -368,14 +371,14 @@ impl Transform for Aggregator {
                 let no_ack = || Self::no_ack(&component);
                 let restored = kept.restore(saved, self.by.len(), &self.kinds, no_ack)?;
                 let Some(restored) = restored else { return Ok(()) };
-                (self.windows, self.watermark) = restored;
+                (self.windows, self.watermark, self.secret) = restored;
                 self.groups = self.windows.values().map(Window::len).sum();
                 self.bytes = self.windows.values().map(Window::bytes).sum();
             }
             Acks::Sessions(kept) => {
                 let restored = kept.restore(saved, self.by.len(), &self.kinds)?;
                 let Some(restored) = restored else { return Ok(()) };
-                (self.sessions, self.watermark) = restored;
+                (self.sessions, self.watermark, self.secret) = restored;
                 self.groups = self.sessions.len();
                 self.bytes = self.sessions.bytes();
             }

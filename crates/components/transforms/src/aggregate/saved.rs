@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use thalweg_codec::keys::Secret;
 use thalweg_engine::Error;
 
 use super::sessions::Places;
@@ -12,6 +13,8 @@ use super::timing::is_reachable;
 pub(super) struct Saved {
     /// The options that determine what groups have.
     pub(super) options: String,
+    /// That of the hashes of keys.
+    pub(super) secret: Secret,
     /// The end of time: messages before it are late.
     pub(super) watermark: i64,
     /// The number of the next entry.
@@ -59,8 +62,8 @@ impl SavedSessions {
 
 impl Saved {
     /// The state before the first message.
-    pub(super) fn new(options: String, watermark: i64) -> Self {
-        Self { options, watermark, next: 0, windows: Vec::new(), sessions: SavedSessions::default() }
+    pub(super) fn new(options: String, secret: Secret, watermark: i64) -> Self {
+        Self { options, secret, watermark, next: 0, windows: Vec::new(), sessions: SavedSessions::default() }
     }
 
     fn is_empty(&self) -> bool {

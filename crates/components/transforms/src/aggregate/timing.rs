@@ -79,6 +79,17 @@ impl Timing {
             _ => None,
         }
     }
+
+    /// The same windows, none of which ends while messages come if they are by event time.
+    pub(super) fn without_end(self) -> Self {
+        // Twice the farthest time: no message is later than another by more.
+        const ENDLESS: i64 = 2 * FARTHEST as i64;
+        match self {
+            Timing::Event(spans, _) => Timing::Event(spans, ENDLESS),
+            Timing::EventSessions(gaps, _) => Timing::EventSessions(gaps, ENDLESS),
+            Timing::Whole | Timing::Count(_) | Timing::Arrival(_) | Timing::ArrivalSessions(_) => self,
+        }
+    }
 }
 
 impl Gaps {
