@@ -3,8 +3,8 @@
 //! Keys are hashes of 128 bits, as in `dedupe`, and the values of a key are copied once for each group. Each
 //! function has an accumulator for each group (`accumulator`, `distinct`, `sketch`), and each window a list
 //! of groups (`window`). Which windows a message is in is decided by `timing`, one message after the other,
-//! so that results do not depend on how messages are divided into batches. `kept` has the open windows in
-//! checkpoints.
+//! so that results do not depend on how messages are divided into batches. `crate::open` has the open windows
+//! in checkpoints.
 //!
 //! See docs/decisions/108-aggregates-hold-acks-or-state.md.
 
@@ -12,13 +12,11 @@ mod accumulator;
 mod distinct;
 mod evaluation;
 mod function;
-mod kept;
 mod running;
 mod sketch;
 #[cfg(test)]
 mod tests;
 mod timing;
-mod value;
 mod window;
 
 use std::collections::BTreeMap;
@@ -36,10 +34,11 @@ use thalweg_engine::{Component, Context, Error, FieldUse, KnownFields, Mistake, 
 use thalweg_expression::{Evaluator, Expression};
 use thalweg_record::{INTRINSIC, is_metadata};
 
+use crate::clock::now;
 use crate::kept::Kept;
+use crate::open::Acks;
 use function::Function;
-use kept::KeptWindows;
-use running::{Acks, Aggregator, Applied, now};
+use running::{Aggregator, Applied};
 use timing::{MOST, Spans, Timing, micros};
 use window::{END, START};
 
@@ -271,15 +270,7 @@ impl Aggregate {
         context.details.show_gauge("groups", help, move || count.load(Relaxed));
         let timing = self.timing();
         let watermark = if matches!(timing, Timing::Event(..)) { i64::MIN } else { 0 };
-        let journal = context.journal.clone().filter(|_| context.resumes && context.rereads);
-        let acks = match journal {
-            Some(journal) => {
-                let windows = KeptWindows::new(journal, self.description(), watermark, &context.name);
-                Acks::Checkpoint(Box::new(windows))
-            }
-            None if context.starts_over && !context.resumes => Acks::AtOnce,
-            None => Acks::Results,
-        };
+        let acks = Acks::new(context, || self.description(), watermark);
         let functions: Vec<Applied> = functions.collect();
         let kinds: Vec<_> = functions.iter().map(|function| function.kind).collect();
         Ok(Aggregator {

@@ -1,33 +1,138 @@
-//! Open windows in a checkpoint.
+//! What transforms have open, such as windows and groups, and the acks of its messages.
 //!
-//! The groups are in the journal, in blocks. A checkpoint names the entries that belong to it. An entry is
+//! With a state, a checkpoint has what is open, and settles the acks. Without one, they are settled when the
+//! results are delivered, unless a run starts over from the beginning of its input anyway: the acks of all
+//! batches of a long input would then be kept for nothing.
+//!
+//! What is open has a number, and is in the journal, in blocks. A checkpoint names the entries that belong to it. An entry is
 //! never changed: a block that has changed is written to a new one, and the old one is deleted once no
 //! checkpoint needs it. So a checkpoint costs what has changed since the last one, and a kill between the
 //! entries and the checkpoint leaves the former one whole.
 //!
 //! Between two checkpoints, results may leave whose messages are in the former one. They stay in the state
 //! until they are delivered.
+//!
+//! See docs/decisions/108-aggregates-hold-acks-or-state.md.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use thalweg_engine::{Error, Journal};
+use thalweg_engine::{Context, Error, Journal};
 use thalweg_record::{Ack, Outcome, Settlement};
 
-use super::function::Kind;
-use super::timing::is_reachable;
-use super::window::{BLOCK, Group, Window};
+/// What a transform has open: its messages leave later, as one or several results.
+pub(crate) trait Open {
+    /// What several are called.
+    const PLURAL: &'static str;
+
+    /// Creates one without messages. `ack` is one of no message.
+    fn new(ack: Ack) -> Self;
+
+    /// True if one may have this number: a state may be damaged.
+    fn is_possible(number: i64) -> bool;
+
+    /// The number of its messages.
+    fn count(&mut self) -> &mut u64;
+
+    /// The acks of messages that no checkpoint covers.
+    fn ack(&mut self) -> &mut Ack;
+
+    /// The acks are settled.
+    fn has_settled(&mut self);
+
+    /// The entry of the journal that has a block, if the block has not changed since.
+    fn entries(&mut self) -> &mut [Option<u64>];
+
+    /// Returns a block as it is saved.
+    ///
+    /// # Errors
+    /// If it cannot be written as JSON.
+    fn block(&self, block: usize) -> serde_json::Result<Value>;
+
+    /// True if all of it was read from a state.
+    fn is_whole(&self) -> bool;
+}
+
+/// Returns an ack of no message, held by a component.
+pub(crate) fn no_ack(component: &Arc<str>) -> Ack {
+    let mut ack = Ack::noop();
+    ack.enter(component);
+    ack
+}
+
+/// When the acks of messages are settled.
+pub(crate) enum Acks<T> {
+    /// At a checkpoint, which has what is open.
+    Checkpoint(Box<KeptOpen<T>>),
+    /// When the results are delivered.
+    Results,
+    /// At once: a run starts over.
+    AtOnce,
+}
+
+impl<T: Open> Acks<T> {
+    /// Chooses for a run. `options` are those that determine what is saved, and `watermark` is that before
+    /// the first message.
+    pub(crate) fn new(context: &Context, options: impl FnOnce() -> String, watermark: i64) -> Self {
+        match context.journal.clone().filter(|_| context.resumes && context.rereads) {
+            Some(journal) => {
+                let kept = KeptOpen::new(journal, options(), watermark, &context.name);
+                Acks::Checkpoint(Box::new(kept))
+            }
+            None if context.starts_over && !context.resumes => Acks::AtOnce,
+            None => Acks::Results,
+        }
+    }
+
+    /// See [`Transform::has_failed`](thalweg_engine::Transform::has_failed).
+    pub(crate) fn has_failed(&self) -> bool {
+        match self {
+            Acks::Checkpoint(kept) => kept.has_failed(),
+            Acks::Results | Acks::AtOnce => false,
+        }
+    }
+
+    /// See [`Transform::has_news`](thalweg_engine::Transform::has_news).
+    pub(crate) fn has_news(&self) -> bool {
+        match self {
+            Acks::Checkpoint(kept) => kept.has_news(),
+            Acks::Results | Acks::AtOnce => false,
+        }
+    }
+
+    /// Returns the state, if it has changed since the last call.
+    pub(crate) fn state(&mut self) -> Option<Value> {
+        match self {
+            Acks::Checkpoint(kept) => kept.state(),
+            Acks::Results | Acks::AtOnce => None,
+        }
+    }
+
+    /// Reads what a state has open, and its watermark: see [`KeptOpen::restore`].
+    pub(crate) fn restore(
+        &mut self,
+        saved: Value,
+        no_ack: impl Fn() -> Ack,
+        read: impl Fn(&mut T, u64, Value) -> Result<(), Error>,
+    ) -> Result<Option<Restored<T>>, Error> {
+        match self {
+            Acks::Checkpoint(kept) => kept.restore(saved, no_ack, read),
+            Acks::Results | Acks::AtOnce => unneeded::<T>(saved).map(|()| None),
+        }
+    }
+}
 
 /// The state for a later run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Saved {
-    /// The options that determine what groups have.
+struct Saved {
+    /// The options that determine what is saved.
     options: String,
-    /// The end of time: messages before it are late.
-    pub(super) watermark: i64,
+    /// A number that grows: of windows by time the end of time, otherwise the number of the next one.
+    watermark: i64,
     /// The number of the next entry.
     next: u64,
     windows: Vec<SavedWindow>,
@@ -48,11 +153,11 @@ const SAFE: u8 = 1;
 /// They are not, and no checkpoint may forget their messages.
 const FAILED: u8 = 2;
 
-/// The open windows of a former run, and its watermark.
-type Restored = (BTreeMap<i64, Window>, i64);
+/// What a former run had open, by its number, and its watermark.
+type Restored<T> = (BTreeMap<i64, T>, i64);
 
-/// Keeps open windows in the journal.
-pub(super) struct KeptWindows {
+/// Keeps what is open in the journal.
+pub(crate) struct KeptOpen<T> {
     journal: Journal,
     options: String,
     /// The name of the transform.
@@ -72,6 +177,7 @@ pub(super) struct KeptWindows {
     old: Vec<u64>,
     /// True once entries that belong to no checkpoint are deleted.
     is_clean: bool,
+    of: PhantomData<fn() -> T>,
 }
 
 /// The beginning of the names of entries.
@@ -83,21 +189,21 @@ fn name(entry: u64) -> String {
     format!("{}{entry:020}", prefix())
 }
 
-/// Refuses a state with open windows that this run cannot continue.
-pub(super) fn unneeded(saved: Value) -> Result<(), Error> {
+/// Refuses a state with something open that this run cannot continue.
+fn unneeded<T: Open>(saved: Value) -> Result<(), Error> {
     let saved: Saved = serde_json::from_value(saved).map_err(crate::unusable_state)?;
     match saved.windows.is_empty() {
         true => Ok(()),
-        false => Err(Error::permanent(
-            "an earlier run left open windows, but a source of this configuration cannot read its messages again. Set \
+        false => Err(Error::permanent(format!(
+            "an earlier run left open {}, but a source of this configuration cannot read its messages again. Set \
              the sources back until their input ends, or use another state folder",
-        )),
+            T::PLURAL
+        ))),
     }
 }
 
-impl KeptWindows {
-    /// Keeps windows with groups of these options. `watermark` is that before the first message.
-    pub(super) fn new(journal: Journal, options: String, watermark: i64, place: &str) -> Self {
+impl<T: Open> KeptOpen<T> {
+    fn new(journal: Journal, options: String, watermark: i64, place: &str) -> Self {
         Self {
             journal,
             options: options.clone(),
@@ -110,16 +216,17 @@ impl KeptWindows {
             finished: Vec::new(),
             old: Vec::new(),
             is_clean: false,
+            of: PhantomData,
         }
     }
 
     /// An entry of the journal is out of date.
-    pub(super) fn replaced(&mut self, entry: Option<u64>) {
+    pub(crate) fn replaced(&mut self, entry: Option<u64>) {
         self.finished.extend(entry);
     }
 
     /// The results of a window leave, with this ack.
-    pub(super) fn leaves(&mut self, start: i64, window: &mut Window) {
+    pub(crate) fn leaves(&mut self, start: i64, window: &mut T) {
         if !self.starts.contains(&start) {
             return;
         }
@@ -128,18 +235,18 @@ impl KeptWindows {
         let ack = Ack::new(self.place.clone(), move |settlement: Settlement| {
             told.store(if settlement.outcome.is_safe() { SAFE } else { FAILED }, Ordering::Release);
         });
-        window.ack.merge(ack);
+        window.ack().merge(ack);
         self.leaving.insert(start, fate);
     }
 
     /// True if results have failed whose messages the last checkpoint settled. No position shows that, and
     /// one of several sinks may have them: only the last saved checkpoint has all sinks without them.
-    pub(super) fn has_failed(&self) -> bool {
+    fn has_failed(&self) -> bool {
         self.leaving.values().any(|fate| fate.load(Ordering::Acquire) == FAILED)
     }
 
     /// True if results have left of windows that the last checkpoint has.
-    pub(super) fn has_news(&self) -> bool {
+    fn has_news(&self) -> bool {
         !self.leaving.is_empty()
     }
 
@@ -152,9 +259,9 @@ impl KeptWindows {
     }
 
     /// Puts windows into the journal, and settles their acks. `no_ack` makes acks of no messages.
-    pub(super) fn keep(
+    pub(crate) fn keep(
         &mut self,
-        windows: &mut BTreeMap<i64, Window>,
+        windows: &mut BTreeMap<i64, T>,
         watermark: i64,
         no_ack: impl Fn() -> Ack,
     ) -> Result<(), Error> {
@@ -176,26 +283,26 @@ impl KeptWindows {
         }
         self.forget_delivered(&saved);
         for (&start, window) in windows.iter_mut() {
-            for block in 0..window.blocks.len() {
-                if window.blocks[block].is_none() {
-                    let groups = serde_json::to_value(window.block(block)).map_err(|error| {
+            for block in 0..window.entries().len() {
+                if window.entries()[block].is_none() {
+                    let value = window.block(block).map_err(|error| {
                         Error::permanent(format!("the groups cannot be written to the state: {error}"))
                     })?;
-                    self.journal.note(&name(self.next), &groups)?;
-                    window.blocks[block] = Some(self.next);
+                    self.journal.note(&name(self.next), &value)?;
+                    window.entries()[block] = Some(self.next);
                     self.next += 1;
                 }
             }
-            let entries = window.blocks.iter().flatten().copied().collect();
-            saved.push(SavedWindow { start, count: window.count, entries });
+            let entries = window.entries().iter().flatten().copied().collect();
+            saved.push(SavedWindow { start, count: *window.count(), entries });
         }
         self.old.append(&mut self.finished);
         let options = self.options.clone();
         self.starts = saved.iter().map(|window| window.start).collect();
         self.last = Saved { options, watermark, next: self.next, windows: saved };
         for window in windows.values_mut() {
-            window.held = 0;
-            std::mem::replace(&mut window.ack, no_ack()).settle(Outcome::Delivered);
+            window.has_settled();
+            std::mem::replace(window.ack(), no_ack()).settle(Outcome::Delivered);
         }
         Ok(())
     }
@@ -215,7 +322,7 @@ impl KeptWindows {
     }
 
     /// Returns the state, if it has changed since the last call.
-    pub(super) fn state(&mut self) -> Option<Value> {
+    fn state(&mut self) -> Option<Value> {
         let last = &self.last;
         let undelivered = self.undelivered();
         let is_left = |window: &&SavedWindow| self.leaving.contains_key(&window.start);
@@ -231,30 +338,30 @@ impl KeptWindows {
         value
     }
 
-    /// Reads the windows of a state, and its watermark. Returns None if the options are others, and no window
-    /// was open.
-    pub(super) fn restore(
+    /// Reads what a state has open, and its watermark. `read` adds the value of an entry. Returns None if the
+    /// options are others, and nothing was open.
+    fn restore(
         &mut self,
         saved: Value,
-        keys: usize,
-        kinds: &[Kind],
         no_ack: impl Fn() -> Ack,
-    ) -> Result<Option<Restored>, Error> {
+        read: impl Fn(&mut T, u64, Value) -> Result<(), Error>,
+    ) -> Result<Option<Restored<T>>, Error> {
         let saved: Saved = serde_json::from_value(saved).map_err(crate::unusable_state)?;
         if saved.options != self.options && saved.windows.is_empty() {
             return Ok(None);
         }
         if saved.options != self.options {
             return Err(Error::permanent(format!(
-                "an earlier run left open windows of other options: `{}`. Set the options back until the input ends, or \
+                "an earlier run left open {} of other options: `{}`. Set the options back until the input ends, or \
                  use another state folder, with which all input is read from its beginning",
+                T::PLURAL,
                 saved.options
             )));
         }
-        let is_possible = |time: i64| time == i64::MIN || is_reachable(time);
+        let is_possible = |number: i64| number == i64::MIN || T::is_possible(number);
         let entries = || saved.windows.iter().flat_map(|window| &window.entries);
         if !is_possible(saved.watermark)
-            || saved.windows.iter().any(|window| !is_reachable(window.start))
+            || saved.windows.iter().any(|window| !T::is_possible(window.start))
             || saved.next > u64::MAX / 2
             || entries().any(|entry| *entry >= saved.next)
         {
@@ -263,23 +370,17 @@ impl KeptWindows {
         let mut windows = BTreeMap::new();
         let mut needed = HashSet::new();
         for kept in &saved.windows {
-            let window: &mut Window = windows.entry(kept.start).or_insert_with(|| Window::new(no_ack()));
-            if window.len() > 0 {
-                return Err(crate::unusable_state("a window is there twice"));
-            }
-            window.count = kept.count;
+            let mut window = T::new(no_ack());
+            *window.count() = kept.count;
             for &entry in &kept.entries {
                 needed.insert(name(entry));
-                for group in self.block(entry)? {
-                    let is_whole = group.is_valid(keys, kinds) && window.restore(group);
-                    if !is_whole {
-                        return Err(crate::unusable_state("a group does not fit the options"));
-                    }
-                }
-                window.blocks.push(Some(entry));
+                read(&mut window, entry, self.entry(entry)?)?;
             }
-            if window.blocks.len() != window.len().div_ceil(BLOCK) {
+            if !window.is_whole() {
                 return Err(crate::unusable_state("groups are missing"));
+            }
+            if windows.insert(kept.start, window).is_some() {
+                return Err(crate::unusable_state("a number is there twice"));
             }
         }
         for unneeded in self.journal.names(&prefix())?.into_iter().filter(|name| !needed.contains(name)) {
@@ -295,11 +396,9 @@ impl KeptWindows {
     }
 
     /// Reads an entry.
-    fn block(&self, entry: u64) -> Result<Vec<Group>, Error> {
+    fn entry(&self, entry: u64) -> Result<Value, Error> {
         let found = self.journal.entries(&name(entry))?;
-        let Some((_, groups)) = found.into_iter().next() else {
-            return Err(crate::unusable_state(format!("the groups of entry {entry} are missing")));
-        };
-        serde_json::from_value(groups).map_err(crate::unusable_state)
+        let value = found.into_iter().next().map(|(_, value)| value);
+        value.ok_or_else(|| crate::unusable_state(format!("the groups of entry {entry} are missing")))
     }
 }
