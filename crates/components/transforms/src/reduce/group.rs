@@ -63,7 +63,7 @@ pub(super) struct Group {
     pub(super) content: Content,
     /// The number of its messages.
     pub(super) count: u64,
-    /// The size of its content, in bytes.
+    /// The size of the merged message so far, in bytes.
     pub(super) bytes: usize,
     /// When it ends if no message comes, in microseconds since 1970.
     pub(super) due: i64,
@@ -122,8 +122,12 @@ impl Open for Group {
 }
 
 impl Group {
-    /// The memory of a group beside its content: with its places in maps.
-    pub(super) const PLACE: usize = size_of::<Self>() + 128;
+    /// The memory of the group, with its places in maps.
+    pub(super) fn memory(&self) -> usize {
+        const PLACE: usize = size_of::<Group>() + 128;
+        let path = self.content.path.as_ref().map_or(0, |path| path.len());
+        PLACE + self.content.source.len() + path + self.bytes
+    }
 
     /// Begins a group of a key.
     pub(super) fn begin(ack: Ack, hash: u128, begun: i64, meta: &Meta) -> Self {
@@ -155,14 +159,13 @@ impl Group {
         Ok(())
     }
 
-    /// Returns the size of the content, in bytes.
+    /// Returns the size of the merged message so far, in bytes.
     fn measured(&self) -> usize {
         let content = &self.content;
         let of = |(name, merged): &(Box<str>, Merged)| {
             size_of::<(Box<str>, Merged)>() + name.len() + merged.heap()
         };
-        let path = content.path.as_ref().map_or(0, |path| path.len());
-        content.source.len() + path + content.payload.0.len() + content.fields.iter().map(of).sum::<usize>()
+        content.payload.0.len() + content.fields.iter().map(of).sum::<usize>()
     }
 
     /// The place of a field. Messages of a group mostly have the same fields in the same order, so the search
@@ -200,9 +203,8 @@ impl Group {
         bytes <= most && fields <= MOST_FIELDS
     }
 
-    /// Adds a message. Returns by how many bytes the content grew or shrank.
-    pub(super) fn add(&mut self, message: &Message<'_>, options: &Options) -> isize {
-        let before = self.bytes.cast_signed();
+    /// Adds a message.
+    pub(super) fn add(&mut self, message: &Message<'_>, options: &Options) {
         let separator = &options.separator;
         let held = self.content.payload.0.len().cast_signed();
         self.content.payload.add(options.payload(), message.payload, self.count, separator);
@@ -227,12 +229,8 @@ impl Group {
                 from = self.content.fields.len();
             }
         }
-        self.bytes = match self.count {
-            0 => self.measured(),
-            _ => self.bytes.saturating_add_signed(grown),
-        };
+        self.bytes = self.bytes.saturating_add_signed(grown);
         self.count = self.count.saturating_add(1);
-        self.bytes.cast_signed() - before
     }
 }
 

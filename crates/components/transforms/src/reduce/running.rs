@@ -136,12 +136,13 @@ impl Reducer {
         if open.is_none() {
             self.next += 1;
             self.places.insert(hash, number);
-            self.bytes += Group::PLACE;
         }
         let (component, meta) = (&self.component, message.meta);
         let group =
             self.groups.entry(number).or_insert_with(|| Group::begin(no_ack(component), hash, now, meta));
-        self.bytes = self.bytes.saturating_add_signed(group.add(message, &self.options));
+        let before = if open.is_some() { group.memory() } else { 0 };
+        group.add(message, &self.options);
+        self.bytes = (self.bytes + group.memory()).saturating_sub(before);
         if let Acks::Checkpoint(kept) = &mut self.acks {
             kept.replaced(group.entry[0].take());
         }
@@ -172,7 +173,7 @@ impl Reducer {
             kept.leaves(number, &mut group);
         }
         self.held -= group.held;
-        self.bytes = self.bytes.saturating_sub(group.bytes + Group::PLACE);
+        self.bytes = self.bytes.saturating_sub(group.memory());
         ended.push(group);
     }
 
@@ -348,7 +349,7 @@ impl Transform for Reducer {
             let end = group.content.begun.saturating_add(self.max_age);
             group.due = now.saturating_add(self.idle_timeout).min(end);
             self.due.insert((group.due, number));
-            self.bytes += group.bytes + Group::PLACE;
+            self.bytes += group.memory();
         }
         for number in over {
             if let Some(group) = self.groups.get_mut(&number) {

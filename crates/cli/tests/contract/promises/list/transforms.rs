@@ -46,6 +46,15 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "| `reduce` | continues the groups of the checkpoint: each message is merged once |",
+        &[
+            "transforms: runs_that_are_killed_merge_each_message_once",
+            "transforms: a_run_that_is_stopped_leaves_open_groups_of_its_state_to_the_next_one",
+            "transforms: a_group_that_was_not_delivered_leaves_again_without_messages_of_the_next_one",
+            "cli: messages_are_merged_once_when_a_run_is_killed",
+        ],
+    ),
+    shown(
         "| `pack` | Continues its numbers, and the unfinished file of the checkpoint. A file whose messages come again replaces the one that a killed run delivered. |",
         &[
             "files: a_later_run_continues_the_count_and_gives_the_number_of_an_unfinished_file_again",
@@ -65,6 +74,10 @@ pub(super) const PROMISES: &[Promise] = &[
             "transforms: acks_wait_for_the_results_unless_a_run_starts_over",
             "cli: a_client_is_answered_when_the_results_of_its_window_are_delivered",
         ],
+    ),
+    shown(
+        "`reduce` then acknowledges them when their merged message is delivered.",
+        &["transforms: acks_wait_for_the_merged_message_unless_a_run_starts_over"],
     ),
     shown(
         "`write` and `upload` write a file that comes again to the same place.",
