@@ -1,13 +1,13 @@
-//! What transforms have open, such as windows and groups, and the acks of its messages.
+//! Open windows and groups of transforms, and the acks of their messages.
 //!
 //! With a state, a checkpoint has what is open, and settles the acks. Without one, they are settled when the
 //! results are delivered, unless a run starts over from the beginning of its input anyway: the acks of all
 //! batches of a long input would then be kept for nothing.
 //!
-//! What is open has a number, and is in the journal, in blocks. A checkpoint names the entries that belong to it. An entry is
-//! never changed: a block that has changed is written to a new one, and the old one is deleted once no
-//! checkpoint needs it. So a checkpoint costs what has changed since the last one, and a kill between the
-//! entries and the checkpoint leaves the former one whole.
+//! Each window or group has a number, and is in the journal, in blocks. A checkpoint names the entries that
+//! belong to it. An entry is never changed: a block that has changed is written to a new one, and the old one
+//! is deleted once no checkpoint needs it. So a checkpoint costs what has changed since the last one, and a
+//! kill between the entries and the checkpoint leaves the former one whole.
 //!
 //! Between two checkpoints, results may leave whose messages are in the former one. They stay in the state
 //! until they are delivered.
@@ -24,9 +24,9 @@ use serde_json::Value;
 use thalweg_engine::{Context, Error, Journal};
 use thalweg_record::{Ack, Outcome, Settlement};
 
-/// What a transform has open: its messages leave later, as one or several results.
+/// A window or group of a transform: its messages leave later, as one or several results.
 pub(crate) trait Open {
-    /// What several are called.
+    /// The noun for several of them.
     const PLURAL: &'static str;
 
     /// Creates one without messages. `ack` is one of no message.
@@ -153,7 +153,7 @@ const SAFE: u8 = 1;
 /// They are not, and no checkpoint may forget their messages.
 const FAILED: u8 = 2;
 
-/// What a former run had open, by its number, and its watermark.
+/// The windows or groups that a former run had open, by their numbers, and its watermark.
 type Restored<T> = (BTreeMap<i64, T>, i64);
 
 /// Keeps what is open in the journal.

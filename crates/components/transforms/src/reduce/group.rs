@@ -41,7 +41,7 @@ pub(super) struct Message<'a> {
     pub(super) is_record: bool,
 }
 
-/// What a group has.
+/// The content of a group, as it is saved.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Content {
     /// The upper and lower half of the hash of the key.

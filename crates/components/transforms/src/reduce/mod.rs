@@ -62,8 +62,8 @@ use running::Reducer;
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reduce {
-    /// The fields that together are the key of a group, for example `request_id`, or `meta.path` for the lines
-    /// of several files. By default all messages have the same key. NULL is a key like others.
+    /// The fields that together are the key of a group, for example `request_id`, or `meta.path` for the
+    /// lines of several files. By default all messages have the same key. NULL is a key like others.
     #[serde(default)]
     by: List<String>,
     /// The condition for the first message of a group, in SQL: `"regexp_like(payload, '^\\d{4}-')"`.
