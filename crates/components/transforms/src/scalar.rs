@@ -157,7 +157,7 @@ impl View<'_> {
     pub(crate) fn text(&self) -> Option<Cow<'_, str>> {
         match self {
             View::Null => None,
-            View::Text(value) | View::Json(value) => Some(Cow::Borrowed(value)),
+            View::Text(value) | View::Json(value) => Some(Cow::from(*value)),
             View::Time(value) => Some(Cow::Owned(time_text(*value))),
             other => other.to_scalar().to_json().map(Cow::Owned),
         }

@@ -242,12 +242,12 @@ impl Reducer {
 
 /// Returns why a message cannot be merged, whatever else is.
 fn objection(columns: &[Read], row: usize) -> Option<String> {
-    let sums = columns.iter().filter(|column| column.strategy == Some(Strategy::Sum));
+    let mut sums = columns.iter().filter(|column| column.strategy == Some(Strategy::Sum));
     let is_wrong = |column: &&Read| {
         let value = column.values.view(row);
         !value.is_null() && value.number().is_none()
     };
-    sums.into_iter().find(is_wrong).map(|column| format!("the value of `{}` is not a number", column.name))
+    sums.find(is_wrong).map(|column| format!("the value of `{}` is not a number", column.name))
 }
 
 impl Transform for Reducer {

@@ -5,7 +5,6 @@ use std::sync::atomic::AtomicUsize;
 
 use arrow_array::{ArrayRef, Int64Array, StringViewArray};
 use proptest::prelude::*;
-use proptest::strategy::Strategy as _;
 use serde_json::{Value, json};
 use thalweg_codec::columns::FieldType;
 use thalweg_engine::{Journal, Output, Outputs, Store, testing};
