@@ -266,7 +266,7 @@ impl Aggregate {
         });
         let shown = Arc::new(AtomicU64::new(0));
         let count = shown.clone();
-        let help = "The groups of open windows.";
+        let help = "The open groups.";
         context.details.show_gauge("groups", help, move || count.load(Relaxed));
         let timing = self.timing();
         let watermark = if matches!(timing, Timing::Event(..)) { i64::MIN } else { 0 };
