@@ -13,10 +13,11 @@ use thalweg_record::{Ack, Batch, Meta, PayloadWriter};
 
 use super::Options;
 use super::merge::{Merged, Payload, Strategy, added};
+use crate::clock::now;
 use crate::open::Open;
 use crate::scalar::{Column, Scalar, column};
 
-/// The most fields of a group.
+/// The most fields of a group, unless its first message has more, and of several groups in a batch.
 const MOST_FIELDS: usize = 1024;
 /// The most values in a batch of merged messages, with those that are NULL. Messages may have different
 /// fields, and each column has a place for each message.
@@ -168,16 +169,6 @@ impl Group {
         content.payload.0.len() + content.fields.iter().map(of).sum::<usize>()
     }
 
-    /// The place of a field. Messages of a group mostly have the same fields in the same order, so the search
-    /// begins at `from`.
-    fn place(&self, name: &str, from: usize) -> Option<usize> {
-        let fields = &self.content.fields;
-        let (before, after) = fields.split_at(from.min(fields.len()));
-        let is_it = |(known, _): &(Box<str>, Merged)| **known == *name;
-        let found = after.iter().position(is_it).map(|place| place + before.len());
-        found.or_else(|| before.iter().position(is_it))
-    }
-
     /// True if a message can be added without more than `most` bytes, or too many fields.
     pub(super) fn has_room(&self, message: &Message<'_>, options: &Options, most: usize) -> bool {
         let payload = options.payload();
@@ -189,7 +180,11 @@ impl Group {
             if value.is_null() {
                 continue;
             }
-            match self.place(name, from) {
+            // Otherwise a message of very many fields would be compared with all of the group.
+            if fields > MOST_FIELDS {
+                return false;
+            }
+            match place(&self.content.fields, name, from) {
                 Some(place) => {
                     bytes += self.content.fields[place].1.growth(*strategy, value);
                     from = place + 1;
@@ -210,13 +205,15 @@ impl Group {
         self.content.payload.add(options.payload(), message.payload, self.count, separator);
         let mut grown = self.content.payload.0.len().cast_signed() - held;
         self.content.is_record |= message.is_record;
+        // The fields of one message have different names.
+        let known = self.content.fields.len();
         let mut from = 0;
         for Read { name, strategy, values } in message.columns {
             let value = values.view(message.row);
             if value.is_null() {
                 continue;
             }
-            if let Some(place) = self.place(name, from) {
+            if let Some(place) = place(&self.content.fields[..known], name, from) {
                 let merged = &mut self.content.fields[place].1;
                 let held = merged.heap().cast_signed();
                 merged.add(*strategy, value, separator);
@@ -226,7 +223,6 @@ impl Group {
                 let merged = Merged::new(*strategy, value, separator);
                 grown += (size_of::<(Box<str>, Merged)>() + name.len() + merged.heap()).cast_signed();
                 self.content.fields.push((name.clone(), merged));
-                from = self.content.fields.len();
             }
         }
         self.bytes = self.bytes.saturating_add_signed(grown);
@@ -234,17 +230,22 @@ impl Group {
     }
 }
 
+/// The place of a field. Messages of a group mostly have the same fields in the same order, so the search
+/// begins at `from`.
+fn place(fields: &[(Box<str>, Merged)], name: &str, from: usize) -> Option<usize> {
+    let (before, after) = fields.split_at(from.min(fields.len()));
+    let is_it = |(known, _): &(Box<str>, Merged)| **known == *name;
+    let found = after.iter().position(is_it).map(|place| place + before.len());
+    found.or_else(|| before.iter().position(is_it))
+}
+
 /// True if two groups can be in one batch.
 fn is_alike(one: &Content, other: &Content) -> bool {
     (&one.source, &one.path, one.is_record) == (&other.source, &other.path, other.is_record)
 }
 
-/// Returns merged messages as batches, in their order. `now` is the time of each batch.
-pub(super) fn batches(
-    groups: Vec<Group>,
-    now: fn() -> i64,
-    no_ack: impl Fn() -> Ack,
-) -> Result<Vec<Batch>, ArrowError> {
+/// Returns merged messages as batches, in their order.
+pub(super) fn batches(groups: Vec<Group>, no_ack: impl Fn() -> Ack) -> Result<Vec<Batch>, ArrowError> {
     let mut batches = Vec::new();
     let mut part: Vec<Group> = Vec::new();
     // The places of the fields in the batch, and the size of its content in bytes.
@@ -255,9 +256,10 @@ pub(super) fn batches(
         let new = fields.iter().filter(|(name, _)| !places.contains_key(name)).count();
         let is_full = part.len() >= MOST_ROWS
             || bytes + group.bytes > MOST_BYTES
+            || places.len() + new > MOST_FIELDS
             || (part.len() + 1) * (places.len() + new) > MOST_VALUES;
         if part.last().is_some_and(|last| is_full || !is_alike(&last.content, &group.content)) {
-            batches.push(batch(std::mem::take(&mut part), std::mem::take(&mut places), now(), &no_ack)?);
+            batches.push(batch(std::mem::take(&mut part), std::mem::take(&mut places), &no_ack)?);
             bytes = 0;
         }
         for (name, _) in &group.content.fields {
@@ -268,7 +270,7 @@ pub(super) fn batches(
         part.push(group);
     }
     if !part.is_empty() {
-        batches.push(batch(part, places, now(), &no_ack)?);
+        batches.push(batch(part, places, &no_ack)?);
     }
     Ok(batches)
 }
@@ -277,7 +279,6 @@ pub(super) fn batches(
 fn batch(
     groups: Vec<Group>,
     places: HashMap<Box<str>, usize>,
-    time_us: i64,
     no_ack: &impl Fn() -> Ack,
 ) -> Result<Batch, ArrowError> {
     let rows = groups.len();
@@ -301,7 +302,7 @@ fn batch(
     let (source, path) = meta.unwrap_or_default();
     let (source, path) = (Arc::from(source), path.map(Arc::from));
     // A merged message has no position: those of others may be before and after those of its messages.
-    let meta = Meta { source, path, sequence: None, time_us, number: 0 };
+    let meta = Meta { source, path, sequence: None, time_us: now(), number: 0 };
     let payload: BinaryViewArray = payloads.finish();
     let mut names: Vec<(usize, Box<str>)> = places.into_iter().map(|(name, place)| (place, name)).collect();
     names.sort_unstable();

@@ -5,7 +5,6 @@ use std::collections::HashSet;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use thalweg_codec::keys::hash_bytes;
 
 use crate::scalar::{Scalar, View};
 use crate::sum::Sum;
@@ -66,8 +65,9 @@ pub(super) enum Merged {
     Joined(String),
     /// The elements of a JSON array, without its end.
     List(String),
-    /// As `List`, with hashes of the elements.
-    Distinct(String, HashSet<u64>),
+    /// As `List`, with the elements. Hashes of them were rejected: a sender could choose values with one
+    /// hash, of which the first would be left.
+    Distinct(String, HashSet<Box<str>>),
 }
 
 /// Adds an element to a JSON array without its end.
@@ -115,9 +115,10 @@ impl Merged {
             }
             Self::Distinct(list, seen) => {
                 if let Some(json) = value.to_scalar().to_json()
-                    && seen.insert(hash_bytes(json.as_bytes()))
+                    && !seen.contains(json.as_str())
                 {
                     push(list, &json);
+                    seen.insert(json.into());
                 }
             }
         }
@@ -142,7 +143,7 @@ impl Merged {
             Self::One(value) => value.view().heap(),
             Self::Sum(_) => 0,
             Self::Joined(text) | Self::List(text) => text.len(),
-            Self::Distinct(list, seen) => list.len() + seen.len() * 2 * size_of::<u64>(),
+            Self::Distinct(list, seen) => 2 * list.len() + seen.len() * 2 * size_of::<Box<str>>(),
         }
     }
 
@@ -153,7 +154,8 @@ impl Merged {
                 value.heap().saturating_sub(kept.view().heap())
             }
             Self::One(_) | Self::Sum(_) => 0,
-            Self::Joined(_) | Self::List(_) | Self::Distinct(..) => added(value),
+            Self::Joined(_) | Self::List(_) => added(value),
+            Self::Distinct(..) => 2 * (added(value) + size_of::<Box<str>>()),
         }
     }
 

@@ -40,7 +40,7 @@ use running::Reducer;
 ///
 /// - before a message for which `starts_when` is true: it is the first one of the next group;
 /// - with a message for which `ends_when` is true;
-/// - with `max_count` messages, or before a message with which it has more than `max_bytes`;
+/// - with `max_count` messages, or before a message with which it has more than `max_bytes` or 1024 fields;
 /// - after `idle_timeout` without a message of it, or at the age of `max_age`;
 /// - at the end of the input.
 ///
@@ -126,7 +126,7 @@ impl Options {
 
     /// Returns the strategy of the payload.
     fn payload(&self) -> Strategy {
-        self.merge.get(PAYLOAD).copied().unwrap_or(Strategy::ConcatNewline)
+        self.strategy(PAYLOAD).unwrap_or(Strategy::ConcatNewline)
     }
 
     fn description(&self) -> String {

@@ -17,7 +17,7 @@ use super::Options;
 use super::group::{Group, Message, Read, batches};
 use super::merge::Strategy;
 use crate::kept::Kept;
-use crate::open::{Acks, Open, no_ack};
+use crate::open::{Acks, no_ack};
 use crate::scalar::Column;
 
 /// The memory of an ack that waits, in bytes.
@@ -188,7 +188,7 @@ impl Reducer {
 
     /// Sends merged messages.
     fn send(&mut self, ended: Vec<Group>, out: &mut Outputs) -> Result<(), Error> {
-        for batch in batches(ended, self.now, || no_ack(&self.component))? {
+        for batch in batches(ended, || no_ack(&self.component))? {
             out.send(batch);
         }
         self.note_memory();

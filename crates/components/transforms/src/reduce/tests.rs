@@ -293,6 +293,41 @@ fn a_group_ends_before_it_is_too_large() {
 }
 
 #[test]
+fn a_group_ends_before_it_has_too_many_fields() {
+    let message = |name: &str| {
+        let fields = (0..600).map(|number| {
+            let field = FieldType::Int.field(&format!("{name}{number}"));
+            (field, Arc::new(Int64Array::from(vec![1])) as ArrayRef)
+        });
+        testing::batch([name]).set_fields(fields).unwrap()
+    };
+    let given = testing::apply::<Reduce>("{}", [message("a"), message("a"), message("b")]);
+    assert_eq!(given.payloads(Output::Main), ["a\na", "b"]);
+    let widths: Vec<usize> =
+        given.outputs[&Output::Main].iter().map(|batch| batch.fields().num_columns()).collect();
+    assert_eq!(widths, [600, 600]);
+}
+
+#[test]
+fn a_payload_that_is_the_key_stays_as_it_is() {
+    let given = testing::apply::<Reduce>("by: payload", [testing::batch(["a", "b", "a"])]);
+    assert_eq!(given.payloads(Output::Main), ["a", "b"]);
+}
+
+/// The clock of spans stands still while a computer sleeps.
+#[test]
+fn the_time_of_a_merged_message_is_not_by_the_clock_of_spans() {
+    CLOCK.set(5);
+    let mut transform = testing::options::<Reduce>("{}").reducer(&testing::context(), clock);
+    let mut out = Outputs::new("test".into());
+    transform.apply(testing::batch(["a"]), &mut out).unwrap();
+    transform.finish(&mut out).unwrap();
+    let (_, batch) = out.take().remove(0);
+    assert!(batch.meta().time_us > 5);
+    batch.settle(Outcome::Delivered);
+}
+
+#[test]
 fn groups_end_by_time_in_the_order_of_those_times() {
     let yaml = "{ by: k, idle_timeout: 10s, max_age: 15s }";
     let mut transform = testing::options::<Reduce>(yaml).reducer(&testing::context(), clock);
