@@ -90,11 +90,19 @@ thalweg_engine::components! {
     transform trim_to_bounds::TrimToBounds;
 }
 
+use thalweg_codec::keys::Secret;
 use thalweg_codec::payload;
 
 /// The default of an option that names the separator of parts.
 fn comma() -> String {
     ",".to_owned()
+}
+
+/// Draws the secret under which a transform hashes keys.
+fn new_secret() -> Result<Secret, thalweg_engine::Error> {
+    Secret::random().map_err(|error| {
+        thalweg_engine::Error::permanent("the system has no random numbers").caused_by(error)
+    })
 }
 
 /// The error of a state that this version cannot read.

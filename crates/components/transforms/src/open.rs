@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use thalweg_codec::keys::Secret;
 use thalweg_engine::{Context, Error, Journal};
 use thalweg_record::{Ack, Outcome, Settlement};
 
@@ -75,12 +76,17 @@ pub(crate) enum Acks<T> {
 }
 
 impl<T: Open> Acks<T> {
-    /// Chooses for a run. `options` are those that determine what is saved, and `watermark` is that before
-    /// the first message.
-    pub(crate) fn new(context: &Context, options: impl FnOnce() -> String, watermark: i64) -> Self {
+    /// Chooses for a run. `options` are those that determine what is saved, `secret` is that of the hashes
+    /// without a state, and `watermark` is that before the first message.
+    pub(crate) fn new(
+        context: &Context,
+        options: impl FnOnce() -> String,
+        secret: Secret,
+        watermark: i64,
+    ) -> Self {
         match context.journal.clone().filter(|_| context.resumes && context.rereads) {
             Some(journal) => {
-                let kept = KeptOpen::new(journal, options(), watermark, &context.name);
+                let kept = KeptOpen::new(journal, options(), secret, watermark, &context.name);
                 Acks::Checkpoint(Box::new(kept))
             }
             None if context.starts_over && !context.resumes => Acks::AtOnce,
@@ -112,7 +118,7 @@ impl<T: Open> Acks<T> {
         }
     }
 
-    /// Reads what a state has open, and its watermark: see [`KeptOpen::restore`].
+    /// Reads what a state has open, its watermark and its secret: see [`KeptOpen::restore`].
     pub(crate) fn restore(
         &mut self,
         saved: Value,
@@ -131,6 +137,8 @@ impl<T: Open> Acks<T> {
 struct Saved {
     /// The options that determine what is saved.
     options: String,
+    /// That of the hashes of keys.
+    secret: Secret,
     /// A number that grows: of windows by time the end of time, otherwise the number of the next one.
     watermark: i64,
     /// The number of the next entry.
@@ -153,13 +161,15 @@ const SAFE: u8 = 1;
 /// They are not, and no checkpoint may forget their messages.
 const FAILED: u8 = 2;
 
-/// The windows or groups that a former run had open, by their numbers, and its watermark.
-type Restored<T> = (BTreeMap<i64, T>, i64);
+/// The windows or groups that a former run had open, by their numbers, its watermark, and the secret of its
+/// hashes.
+type Restored<T> = (BTreeMap<i64, T>, i64, Secret);
 
 /// Keeps what is open in the journal.
 pub(crate) struct KeptOpen<T> {
     journal: Journal,
     options: String,
+    secret: Secret,
     /// The name of the transform.
     place: Arc<str>,
     next: u64,
@@ -203,13 +213,14 @@ fn unneeded<T: Open>(saved: Value) -> Result<(), Error> {
 }
 
 impl<T: Open> KeptOpen<T> {
-    fn new(journal: Journal, options: String, watermark: i64, place: &str) -> Self {
+    fn new(journal: Journal, options: String, secret: Secret, watermark: i64, place: &str) -> Self {
         Self {
             journal,
             options: options.clone(),
+            secret,
             place: place.into(),
             next: 0,
-            last: Saved { options, watermark, next: 0, windows: Vec::new() },
+            last: Saved { options, secret, watermark, next: 0, windows: Vec::new() },
             told: None,
             starts: HashSet::new(),
             leaving: HashMap::new(),
@@ -297,9 +308,9 @@ impl<T: Open> KeptOpen<T> {
             saved.push(SavedWindow { start, count: *window.count(), entries });
         }
         self.old.append(&mut self.finished);
-        let options = self.options.clone();
+        let (options, secret) = (self.options.clone(), self.secret);
         self.starts = saved.iter().map(|window| window.start).collect();
-        self.last = Saved { options, watermark, next: self.next, windows: saved };
+        self.last = Saved { options, secret, watermark, next: self.next, windows: saved };
         for window in windows.values_mut() {
             window.has_settled();
             std::mem::replace(window.ack(), no_ack()).settle(Outcome::Delivered);
@@ -338,8 +349,8 @@ impl<T: Open> KeptOpen<T> {
         value
     }
 
-    /// Reads what a state has open, and its watermark. `read` adds the value of an entry. Returns None if the
-    /// options are others, and nothing was open.
+    /// Reads what a state has open, its watermark and its secret. `read` adds the value of an entry. Returns
+    /// None if the options are others, and nothing was open.
     fn restore(
         &mut self,
         saved: Value,
@@ -388,11 +399,12 @@ impl<T: Open> KeptOpen<T> {
         }
         self.is_clean = true;
         self.next = saved.next;
-        let watermark = saved.watermark;
+        self.secret = saved.secret;
+        let (watermark, secret) = (saved.watermark, saved.secret);
         self.told = Some(saved.clone());
         self.starts = saved.windows.iter().map(|window| window.start).collect();
         self.last = saved;
-        Ok(Some((windows, watermark)))
+        Ok(Some((windows, watermark, secret)))
     }
 
     /// Reads an entry.

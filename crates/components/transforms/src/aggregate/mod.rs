@@ -64,6 +64,10 @@ use window::{END, START};
 /// The results of all windows also leave at the end of the input. If a later run with the same state reads
 /// more messages of a window, further results of it follow.
 ///
+/// `errors replay` counts dead letters in windows of their own: no letter is late, and the windows that the
+/// state has stay open. Letters are replayed in parts of about a quarter of `memory`, and the results leave
+/// at the end of each part.
+///
 /// Messages that cannot be counted leave by `errors`: a value that is not a number, a key of more than 16
 /// KiB, or a new group if there are `max_groups` or the groups use an eighth of `memory`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -268,9 +272,11 @@ impl Aggregate {
         let count = shown.clone();
         let help = "The open groups.";
         context.details.show_gauge("groups", help, move || count.load(Relaxed));
-        let timing = self.timing();
+        // Letters come in the order in which they were rejected, so their times say nothing of their windows.
+        let timing = if context.is_replay { self.timing().without_end() } else { self.timing() };
         let watermark = if matches!(timing, Timing::Event(..)) { i64::MIN } else { 0 };
-        let acks = Acks::new(context, || self.description(), watermark);
+        let secret = crate::new_secret()?;
+        let acks = Acks::new(context, || self.description(), secret, watermark);
         let functions: Vec<Applied> = functions.collect();
         let kinds: Vec<_> = functions.iter().map(|function| function.kind).collect();
         Ok(Aggregator {
@@ -284,7 +290,7 @@ impl Aggregate {
             kinds,
             time: time.transpose()?,
             timing,
-            idle_timeout: self.idle_timeout.map(TimeSpan::duration),
+            idle_timeout: self.idle_timeout.filter(|_| !context.is_replay).map(TimeSpan::duration),
             on_late: self.on_late,
             max_groups: self.max_groups,
             most: budget.limit() / 8,
@@ -297,6 +303,7 @@ impl Aggregate {
             held: 0,
             acks,
             last: Instant::now(),
+            secret,
             hashes: Vec::new(),
             scratch: Vec::new(),
             now,
@@ -339,6 +346,10 @@ impl TransformConfig for Aggregate {
     }
 
     fn is_sequential(&self) -> bool {
+        true
+    }
+
+    fn replays_apart(&self) -> bool {
         true
     }
 

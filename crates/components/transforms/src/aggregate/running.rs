@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use arrow_array::BooleanArray;
 use serde_json::Value;
-use thalweg_codec::keys::hash_keys;
+use thalweg_codec::keys::Secret;
 use thalweg_engine::{Error, Outputs, Transform};
 use thalweg_expression::Evaluator;
 use thalweg_record::{Batch, Meta, Outcome};
@@ -72,6 +72,8 @@ pub(super) struct Aggregator {
     pub(super) acks: Acks<Window>,
     /// When the last message came.
     pub(super) last: Instant,
+    /// That of the hashes of keys: otherwise a sender could make messages that are counted for another key.
+    pub(super) secret: Secret,
     pub(super) hashes: Vec<u128>,
     /// Memory for hashes of values.
     pub(super) scratch: Vec<u8>,
@@ -134,7 +136,7 @@ impl Aggregator {
             hashes.clear();
             hashes.resize(batch.rows(), 0);
         } else {
-            hash_keys(&batch, &self.by, 0, &mut hashes);
+            self.secret.hash_keys(&batch, &self.by, &mut hashes);
         }
         let mut failed = std::mem::take(&mut evaluation.failed);
         let (touched, left) = self.count_rows(&evaluation, &hashes, batch.rows(), &mut failed);
@@ -427,7 +429,7 @@ impl Transform for Aggregator {
         let (component, keys, kinds) = (self.component.clone(), self.by.len(), &self.kinds);
         let read = |window: &mut Window, entry, groups| window.restore_block(entry, groups, keys, kinds);
         let Some(restored) = self.acks.restore(saved, || no_ack(&component), read)? else { return Ok(()) };
-        (self.windows, self.watermark) = restored;
+        (self.windows, self.watermark, self.secret) = restored;
         self.groups = self.windows.values().map(Window::len).sum();
         self.bytes = self.windows.values().map(Window::bytes).sum();
         self.note_memory();

@@ -56,6 +56,9 @@ use running::Reducer;
 /// for its answer waits that long. If the acks that wait use an eighth of `memory`, the oldest groups leave
 /// early. A run that is stopped and has no `--state` sends its open groups.
 ///
+/// `errors replay` merges dead letters into groups of their own, and the groups that the state has stay open.
+/// Letters are replayed in parts of about a quarter of `memory`, and all groups end with each part.
+///
 /// Messages that cannot be merged leave by `errors`: a value that is not a number where `merge` says `sum`, a
 /// condition that cannot be evaluated, a new group if there are `max_groups` or the groups use an eighth of
 /// `memory`, and any message if they use a quarter.
@@ -199,7 +202,7 @@ impl Reduce {
         self.starts_when.iter().chain(&self.ends_when)
     }
 
-    fn reducer(&self, context: &Context, now: fn() -> i64) -> Reducer {
+    fn reducer(&self, context: &Context, now: fn() -> i64) -> Result<Reducer, Error> {
         let budget = context.memory.budget();
         let evaluator = |condition: &Option<Expression>| {
             condition.clone().map(|condition| Evaluator::new(condition).within(budget))
@@ -213,7 +216,8 @@ impl Reduce {
         let count = shown.clone();
         context.details.show_gauge("groups", "The open groups.", move || count.load(Relaxed));
         let micros = |span: TimeSpan| i64::try_from(span.duration().as_micros()).unwrap_or(i64::MAX);
-        Reducer {
+        let secret = crate::new_secret()?;
+        Ok(Reducer {
             component: context.name.as_str().into(),
             starts_when: evaluator(&self.starts_when),
             ends_when: evaluator(&self.ends_when),
@@ -231,11 +235,12 @@ impl Reduce {
             bytes: 0,
             memory: Kept::new(&context.memory),
             held: 0,
-            acks: Acks::new(context, || options.description(), 0),
+            acks: Acks::new(context, || options.description(), secret, 0),
+            secret,
             hashes: Vec::new(),
             options,
             now,
-        }
+        })
     }
 }
 
@@ -275,11 +280,15 @@ impl TransformConfig for Reduce {
         true
     }
 
+    fn replays_apart(&self) -> bool {
+        true
+    }
+
     fn ticks(&self) -> bool {
         true
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
-        Ok(Box::new(self.reducer(context, steady)))
+        Ok(Box::new(self.reducer(context, steady)?))
     }
 }

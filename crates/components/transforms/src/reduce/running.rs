@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use arrow_array::{Array, BooleanArray};
 use hashbrown::HashMap;
 use serde_json::Value;
-use thalweg_codec::keys::hash_keys;
+use thalweg_codec::keys::Secret;
 use thalweg_engine::{Error, Outputs, Transform};
 use thalweg_expression::Evaluator;
 use thalweg_record::{Batch, Outcome, is_record};
@@ -52,6 +52,9 @@ pub(super) struct Reducer {
     /// The number of acks of batches in all groups.
     pub(super) held: usize,
     pub(super) acks: Acks<Group>,
+    /// That of the hashes of keys: otherwise a sender could make messages that are merged with those of
+    /// another key.
+    pub(super) secret: Secret,
     pub(super) hashes: Vec<u128>,
     pub(super) now: fn() -> i64,
 }
@@ -262,7 +265,7 @@ impl Transform for Reducer {
             hashes.clear();
             hashes.resize(batch.rows(), 0);
         } else {
-            hash_keys(&batch, &self.options.by, 0, &mut hashes);
+            self.secret.hash_keys(&batch, &self.options.by, &mut hashes);
         }
         let is_record = is_record(batch.fields().schema_ref());
         let mut rejected = Vec::new();
@@ -336,7 +339,7 @@ impl Transform for Reducer {
         let (component, options) = (&self.component, &self.options);
         let read = |group: &mut Group, entry, saved| group.restore(entry, saved, options);
         let Some(restored) = self.acks.restore(saved, || no_ack(component), read)? else { return Ok(()) };
-        (self.groups, self.next) = restored;
+        (self.groups, self.next, self.secret) = restored;
         let now = (self.now)();
         let mut over = Vec::new();
         for (&number, group) in &mut self.groups {

@@ -318,7 +318,7 @@ fn a_payload_that_is_the_key_stays_as_it_is() {
 #[test]
 fn the_time_of_a_merged_message_is_not_by_the_clock_of_spans() {
     CLOCK.set(5);
-    let mut transform = testing::options::<Reduce>("{}").reducer(&testing::context(), clock);
+    let mut transform = testing::options::<Reduce>("{}").reducer(&testing::context(), clock).unwrap();
     let mut out = Outputs::new("test".into());
     transform.apply(testing::batch(["a"]), &mut out).unwrap();
     transform.finish(&mut out).unwrap();
@@ -330,7 +330,7 @@ fn the_time_of_a_merged_message_is_not_by_the_clock_of_spans() {
 #[test]
 fn groups_end_by_time_in_the_order_of_those_times() {
     let yaml = "{ by: k, idle_timeout: 10s, max_age: 15s }";
-    let mut transform = testing::options::<Reduce>(yaml).reducer(&testing::context(), clock);
+    let mut transform = testing::options::<Reduce>(yaml).reducer(&testing::context(), clock).unwrap();
     let mut out = Outputs::new("test".into());
     let left = |out: &mut Outputs| -> Vec<String> {
         let batches = out.take().into_iter().map(|(_, batch)| {
@@ -435,6 +435,46 @@ fn a_group_that_was_not_delivered_leaves_again_without_messages_of_the_next_one(
     assert_eq!(all.collect::<Vec<_>>(), ["a", "s\nb"]);
     held.settle(Outcome::Delivered);
     first.finish(&mut out).unwrap();
+    out.take().into_iter().for_each(|(_, batch)| batch.settle(Outcome::Delivered));
+}
+
+#[test]
+fn letters_of_a_replay_are_merged_apart_and_acks_wait_for_the_end() {
+    let config = testing::options::<Reduce>("by: k");
+    assert!(config.replays_apart());
+    let context = Context { resumes: true, is_replay: true, ..testing::context() };
+    let (mut transform, mut out) = (config.build(&context).unwrap(), Outputs::new("test".into()));
+    let settled = Arc::new(AtomicUsize::new(0));
+    for key in ["a", "b", "a"] {
+        transform.apply(counted(batch(&[("x", Some(key), None)]), &settled), &mut out).unwrap();
+    }
+    transform.pre_commit().unwrap();
+    assert_eq!((transform.state(), settled.load(Relaxed), out.take().len()), (None, 0, 0));
+    transform.finish(&mut out).unwrap();
+    let payloads = out.take().into_iter().flat_map(|(_, batch)| {
+        let payloads = testing::payloads(&batch);
+        batch.settle(Outcome::Delivered);
+        payloads
+    });
+    assert_eq!(payloads.collect::<Vec<_>>(), ["x\nx", "x"]);
+    assert_eq!(settled.load(Relaxed), 3);
+}
+
+/// Under another secret, the groups of a state would get no more messages.
+#[test]
+fn each_new_state_of_groups_has_a_secret_of_its_own_and_a_later_run_has_that_of_the_state() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = with_state(&folder);
+    let build = || testing::options::<Reduce>("by: k").build(&context).unwrap();
+    let (mut first, mut second, mut later, mut out) =
+        (build(), build(), build(), Outputs::new("test".into()));
+    let (first, second) = (first.state().unwrap(), second.state().unwrap());
+    assert_ne!(first["secret"], second["secret"]);
+    later.restore(first.clone()).unwrap();
+    later.apply(batch(&[("x", Some("a"), None)]), &mut out).unwrap();
+    later.pre_commit().unwrap();
+    assert_eq!(later.state().unwrap()["secret"], first["secret"]);
+    later.finish(&mut out).unwrap();
     out.take().into_iter().for_each(|(_, batch)| batch.settle(Outcome::Delivered));
 }
 

@@ -87,4 +87,33 @@ pub(super) const PROMISES: &[Promise] = &[
         "`exec` runs again for a file that no checkpoint covers.",
         &["cli: a_command_runs_again_for_a_file_that_no_checkpoint_covers"],
     ),
+    shown(
+        "`errors replay` continues these states, except those of `aggregate` and `reduce`.",
+        &[
+            "cli: a_replay_continues_the_keys_and_the_numbers_of_the_runs_around_it",
+            "cli: a_letter_that_failed_behind_dedupe_is_not_taken_for_a_repetition_of_itself",
+            "engine: a_replay_neither_restores_nor_saves_the_state_of_a_transform_that_replays_apart",
+        ],
+    ),
+    shown(
+        "`aggregate` counts letters in windows of their own, none of them late, and sends the results at the end of each part of the replay (a quarter of `memory`); windows that the state has stay open.",
+        &[
+            "cli: a_replay_leaves_the_windows_of_the_service_open_and_no_letter_is_late",
+            "transforms: no_letter_of_a_replay_is_late_and_acks_wait_for_the_end",
+        ],
+    ),
+    shown(
+        "`reduce` likewise merges letters into groups of their own.",
+        &[
+            "transforms: letters_of_a_replay_are_merged_apart_and_acks_wait_for_the_end",
+            "engine: a_replay_neither_restores_nor_saves_the_state_of_a_transform_that_replays_apart",
+        ],
+    ),
+    shown(
+        "A replay removes these letters when the results are delivered, so one that is killed counts or merges them again.",
+        &[
+            "transforms: no_letter_of_a_replay_is_late_and_acks_wait_for_the_end",
+            "transforms: letters_of_a_replay_are_merged_apart_and_acks_wait_for_the_end",
+        ],
+    ),
 ];
