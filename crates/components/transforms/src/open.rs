@@ -4,10 +4,8 @@
 //! results are delivered, unless a run starts over from the beginning of its input anyway: the acks of all
 //! batches of a long input would then be kept for nothing.
 //!
-//! Each window or group has a number, and is in the journal, in blocks. A checkpoint names the entries that
-//! belong to it. An entry is never changed: a block that has changed is written to a new one, and the old one
-//! is deleted once no checkpoint needs it. So a checkpoint costs what has changed since the last one, and a
-//! kill between the entries and the checkpoint leaves the former one whole.
+//! Each window or group has a number, and is in the journal, in blocks ([`crate::entries`]). A checkpoint
+//! names the entries that belong to it, and costs what has changed since the last one.
 //!
 //! Between two checkpoints, results may leave whose messages are in the former one. They stay in the state
 //! until they are delivered.
@@ -17,13 +15,14 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_codec::keys::Secret;
 use thalweg_engine::{Context, Error, Journal};
-use thalweg_record::{Ack, Outcome, Settlement};
+use thalweg_record::{Ack, Outcome};
+
+use crate::entries::{Entries, Fate};
+use crate::saved::{Saved, SavedWindow, unneeded};
 
 /// A window or group of a transform: its messages leave later, as one or several results.
 pub(crate) trait Open {
@@ -132,47 +131,17 @@ impl<T: Open> Acks<T> {
     }
 }
 
-/// The state for a later run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Saved {
-    /// The options that determine what is saved.
-    options: String,
-    /// That of the hashes of keys.
-    secret: Secret,
-    /// A number that grows: of windows by time the end of time, otherwise the number of the next one.
-    watermark: i64,
-    /// The number of the next entry.
-    next: u64,
-    windows: Vec<SavedWindow>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct SavedWindow {
-    start: i64,
-    count: u64,
-    /// The entries of its blocks.
-    entries: Vec<u64>,
-}
-
-/// The results are on their way.
-const OPEN: u8 = 0;
-/// They are delivered.
-const SAFE: u8 = 1;
-/// They are not, and no checkpoint may forget their messages.
-const FAILED: u8 = 2;
-
 /// The windows or groups that a former run had open, by their numbers, its watermark, and the secret of its
 /// hashes.
 type Restored<T> = (BTreeMap<i64, T>, i64, Secret);
 
 /// Keeps what is open in the journal.
 pub(crate) struct KeptOpen<T> {
-    journal: Journal,
+    entries: Entries,
     options: String,
     secret: Secret,
     /// The name of the transform.
     place: Arc<str>,
-    next: u64,
     /// The state at the last call of [`keep`](Self::keep), or before the first message. It is there from the
     /// beginning, so that also the first checkpoint waits until nothing moves.
     last: Saved,
@@ -180,80 +149,42 @@ pub(crate) struct KeptOpen<T> {
     told: Option<Saved>,
     /// The starts of its windows.
     starts: HashSet<i64>,
-    /// Of these, the windows whose results have left, each with one of the constants above.
-    leaving: HashMap<i64, Arc<AtomicU8>>,
-    /// The entries that are out of date since the last checkpoint, and those that were before it.
-    finished: Vec<u64>,
-    old: Vec<u64>,
-    /// True once entries that belong to no checkpoint are deleted.
-    is_clean: bool,
+    /// Of these, the windows whose results have left.
+    leaving: HashMap<i64, Fate>,
     of: PhantomData<fn() -> T>,
-}
-
-/// The beginning of the names of entries.
-fn prefix() -> String {
-    format!("{}groups/", Journal::UNFINISHED)
-}
-
-fn name(entry: u64) -> String {
-    format!("{}{entry:020}", prefix())
-}
-
-/// Refuses a state with something open that this run cannot continue.
-fn unneeded<T: Open>(saved: Value) -> Result<(), Error> {
-    let saved: Saved = serde_json::from_value(saved).map_err(crate::unusable_state)?;
-    match saved.windows.is_empty() {
-        true => Ok(()),
-        false => Err(Error::permanent(format!(
-            "an earlier run left open {}, but a source of this configuration cannot read its messages again. Set \
-             the sources back until their input ends, or use another state folder",
-            T::PLURAL
-        ))),
-    }
 }
 
 impl<T: Open> KeptOpen<T> {
     fn new(journal: Journal, options: String, secret: Secret, watermark: i64, place: &str) -> Self {
         Self {
-            journal,
+            entries: Entries::new(journal),
             options: options.clone(),
             secret,
             place: place.into(),
-            next: 0,
-            last: Saved { options, secret, watermark, next: 0, windows: Vec::new() },
+            last: Saved::new(options, secret, watermark),
             told: None,
             starts: HashSet::new(),
             leaving: HashMap::new(),
-            finished: Vec::new(),
-            old: Vec::new(),
-            is_clean: false,
             of: PhantomData,
         }
     }
 
     /// An entry of the journal is out of date.
     pub(crate) fn replaced(&mut self, entry: Option<u64>) {
-        self.finished.extend(entry);
+        self.entries.replaced(entry);
     }
 
     /// The results of a window leave, with this ack.
     pub(crate) fn leaves(&mut self, start: i64, window: &mut T) {
-        if !self.starts.contains(&start) {
-            return;
+        if self.starts.contains(&start) {
+            self.leaving.insert(start, Fate::of(window.ack(), &self.place));
         }
-        let fate = Arc::new(AtomicU8::new(OPEN));
-        let told = fate.clone();
-        let ack = Ack::new(self.place.clone(), move |settlement: Settlement| {
-            told.store(if settlement.outcome.is_safe() { SAFE } else { FAILED }, Ordering::Release);
-        });
-        window.ack().merge(ack);
-        self.leaving.insert(start, fate);
     }
 
     /// True if results have failed whose messages the last checkpoint settled. No position shows that, and
     /// one of several sinks may have them: only the last saved checkpoint has all sinks without them.
     fn has_failed(&self) -> bool {
-        self.leaving.values().any(|fate| fate.load(Ordering::Acquire) == FAILED)
+        self.leaving.values().any(Fate::has_failed)
     }
 
     /// True if results have left of windows that the last checkpoint has.
@@ -263,8 +194,7 @@ impl<T: Open> KeptOpen<T> {
 
     /// Returns what the last checkpoint has of windows whose results are not delivered.
     fn undelivered(&self) -> Vec<SavedWindow> {
-        let is_open =
-            |start: &i64| self.leaving.get(start).is_some_and(|fate| fate.load(Ordering::Acquire) != SAFE);
+        let is_open = |start: &i64| self.leaving.get(start).is_some_and(|fate| !fate.is_safe());
         let saved = self.last.windows.iter();
         saved.filter(|window| is_open(&window.start)).cloned().collect()
     }
@@ -276,22 +206,13 @@ impl<T: Open> KeptOpen<T> {
         watermark: i64,
         no_ack: impl Fn() -> Ack,
     ) -> Result<(), Error> {
-        if !std::mem::replace(&mut self.is_clean, true) {
-            // Of a run that was killed before its first checkpoint.
-            self.journal.forget(&prefix())?;
-        }
         // Nothing moves, so a transform behind this one holds the results that are not delivered. It settles
         // them at the same checkpoint, if not yet, then before `state`. A later run sends again what failed.
         let mut saved = self.undelivered();
         // Also of results that are delivered by now: the last checkpoint may have been before.
         let listed = self.last.windows.iter().filter(|window| self.leaving.contains_key(&window.start));
         let needed: HashSet<u64> = listed.flat_map(|window| window.entries.iter().copied()).collect();
-        for entry in std::mem::take(&mut self.old) {
-            match needed.contains(&entry) {
-                true => self.old.push(entry),
-                false => self.journal.forget(&name(entry))?,
-            }
-        }
+        self.entries.forget_old(|entry| needed.contains(&entry))?;
         self.forget_delivered(&saved);
         for (&start, window) in windows.iter_mut() {
             for block in 0..window.entries().len() {
@@ -299,18 +220,16 @@ impl<T: Open> KeptOpen<T> {
                     let value = window.block(block).map_err(|error| {
                         Error::permanent(format!("the groups cannot be written to the state: {error}"))
                     })?;
-                    self.journal.note(&name(self.next), &value)?;
-                    window.entries()[block] = Some(self.next);
-                    self.next += 1;
+                    window.entries()[block] = Some(self.entries.write(&value)?);
                 }
             }
             let entries = window.entries().iter().flatten().copied().collect();
             saved.push(SavedWindow { start, count: *window.count(), entries });
         }
-        self.old.append(&mut self.finished);
-        let (options, secret) = (self.options.clone(), self.secret);
+        self.entries.are_complete();
         self.starts = saved.iter().map(|window| window.start).collect();
-        self.last = Saved { options, secret, watermark, next: self.next, windows: saved };
+        let before = Saved::new(self.options.clone(), self.secret, watermark);
+        self.last = Saved { next: self.entries.next(), windows: saved, ..before };
         for window in windows.values_mut() {
             window.has_settled();
             std::mem::replace(window.ack(), no_ack()).settle(Outcome::Delivered);
@@ -326,9 +245,7 @@ impl<T: Open> KeptOpen<T> {
         let gone =
             saved.filter(|window| leaving.contains_key(&window.start) && !kept.contains(&window.start));
         // Those of blocks that have changed since are there already.
-        self.finished.extend(gone.flat_map(|window| window.entries.iter().copied()));
-        self.finished.sort_unstable();
-        self.finished.dedup();
+        self.entries.replaced(gone.flat_map(|window| window.entries.iter().copied()));
         self.leaving.retain(|start, _| kept.contains(start));
     }
 
@@ -357,35 +274,13 @@ impl<T: Open> KeptOpen<T> {
         no_ack: impl Fn() -> Ack,
         read: impl Fn(&mut T, u64, Value) -> Result<(), Error>,
     ) -> Result<Option<Restored<T>>, Error> {
-        let saved: Saved = serde_json::from_value(saved).map_err(crate::unusable_state)?;
-        if saved.options != self.options && saved.windows.is_empty() {
-            return Ok(None);
-        }
-        if saved.options != self.options {
-            return Err(Error::permanent(format!(
-                "an earlier run left open {} of other options: `{}`. Set the options back until the input ends, or \
-                 use another state folder, with which all input is read from its beginning",
-                T::PLURAL,
-                saved.options
-            )));
-        }
-        let is_possible = |number: i64| number == i64::MIN || T::is_possible(number);
-        let entries = || saved.windows.iter().flat_map(|window| &window.entries);
-        if !is_possible(saved.watermark)
-            || saved.windows.iter().any(|window| !T::is_possible(window.start))
-            || saved.next > u64::MAX / 2
-            || entries().any(|entry| *entry >= saved.next)
-        {
-            return Err(crate::unusable_state("a number is impossible"));
-        }
+        let Some(saved) = Saved::read::<T>(saved, &self.options)? else { return Ok(None) };
         let mut windows = BTreeMap::new();
-        let mut needed = HashSet::new();
         for kept in &saved.windows {
             let mut window = T::new(no_ack());
             *window.count() = kept.count;
             for &entry in &kept.entries {
-                needed.insert(name(entry));
-                read(&mut window, entry, self.entry(entry)?)?;
+                read(&mut window, entry, self.entries.read(entry)?)?;
             }
             if !window.is_whole() {
                 return Err(crate::unusable_state("groups are missing"));
@@ -394,23 +289,12 @@ impl<T: Open> KeptOpen<T> {
                 return Err(crate::unusable_state("a number is there twice"));
             }
         }
-        for unneeded in self.journal.names(&prefix())?.into_iter().filter(|name| !needed.contains(name)) {
-            self.journal.forget(&unneeded)?;
-        }
-        self.is_clean = true;
-        self.next = saved.next;
+        self.entries.resume(saved.next, saved.entries())?;
         self.secret = saved.secret;
         let (watermark, secret) = (saved.watermark, saved.secret);
         self.told = Some(saved.clone());
         self.starts = saved.windows.iter().map(|window| window.start).collect();
         self.last = saved;
         Ok(Some((windows, watermark, secret)))
-    }
-
-    /// Reads an entry.
-    fn entry(&self, entry: u64) -> Result<Value, Error> {
-        let found = self.journal.entries(&name(entry))?;
-        let value = found.into_iter().next().map(|(_, value)| value);
-        value.ok_or_else(|| crate::unusable_state(format!("the groups of entry {entry} are missing")))
     }
 }
