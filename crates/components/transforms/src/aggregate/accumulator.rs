@@ -11,9 +11,9 @@ use super::function::Kind;
 use super::list::List;
 use super::moments::Moments;
 use super::sketch::Sketch;
-use super::sum::Sum;
 use super::top::Top;
-use super::value::{Scalar, View};
+use crate::scalar::{Scalar, View};
+use crate::sum::Sum;
 
 /// The state of a function for one group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

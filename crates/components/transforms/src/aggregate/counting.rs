@@ -1,7 +1,6 @@
 //! Counts the messages of batches.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use thalweg_engine::{Error, Outputs};
@@ -10,10 +9,11 @@ use thalweg_record::{Ack, Batch, Outcome};
 use super::evaluation::Evaluation;
 use super::group::Rows;
 use super::left::Left;
-use super::running::{Acks, Aggregator};
+use super::running::Aggregator;
 use super::timing::{Gaps, Timing};
-use super::value::View;
 use super::window::Window;
+use crate::open::{Acks, Open, no_ack};
+use crate::scalar::View;
 
 /// The result of counting a message.
 enum Counted {
@@ -33,12 +33,6 @@ struct Touched {
 }
 
 impl Aggregator {
-    pub(super) fn no_ack(component: &Arc<str>) -> Ack {
-        let mut ack = Ack::noop();
-        ack.enter(component);
-        ack
-    }
-
     /// The time of a message, in microseconds since 1970. Without a time of its own, it is `now`.
     fn time_of(evaluation: &Evaluation, row: usize, now: i64) -> i64 {
         match evaluation.times.as_ref().map(|times| times.view(row)) {
@@ -97,7 +91,7 @@ impl Aggregator {
         let ack = counted.take_ack();
         match self.acks {
             Acks::AtOnce => ack.settle(Outcome::Delivered),
-            Acks::Checkpoint(_) | Acks::Sessions(_) | Acks::Results => self.hold(ack, touched),
+            Acks::Checkpoint(_) | Acks::Results => self.hold(ack, touched),
         }
         self.note_memory();
         Ok(None)
@@ -190,12 +184,12 @@ impl Aggregator {
 
     fn add_to_window(&mut self, start: i64, rows: &Rows<'_>, row: usize) {
         let component = &self.component;
-        let window = self.windows.entry(start).or_insert_with(|| Window::new(Self::no_ack(component)));
+        let window = self.windows.entry(start).or_insert_with(|| Window::new(no_ack(component)));
         let groups = window.len();
         let (grown, replaced) = window.add(rows, row, &mut self.scratch);
         self.groups += window.len() - groups;
         self.bytes = self.bytes.saturating_add_signed(grown);
-        if let Acks::Checkpoint(kept) = &mut self.acks {
+        if let Some(kept) = self.acks.windows() {
             kept.replaced(replaced);
         }
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::accumulator::{Accumulator, Scratch};
 use super::function::Kind;
-use super::value::{Column, Scalar, View};
+use crate::scalar::{Column, Scalar, View};
 
 /// The number of groups that are saved together: a mask has a bit for each.
 pub(super) const BLOCK: usize = u128::BITS as usize;

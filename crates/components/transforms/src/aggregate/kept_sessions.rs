@@ -1,6 +1,6 @@
 //! Open sessions in a checkpoint.
 //!
-//! They are in the journal as the groups of windows are ([`super::kept`]), but the sessions of a block end at
+//! They are in the journal as the groups of windows are ([`crate::open`]), but the sessions of a block end at
 //! different times. So a state names the entries of all blocks, those of their sessions that are delivered
 //! since, and single sessions of former entries whose results are still on their way.
 
@@ -12,11 +12,13 @@ use thalweg_codec::keys::Secret;
 use thalweg_engine::{Error, Journal};
 use thalweg_record::Ack;
 
-use super::entries::{Entries, Fate};
 use super::function::Kind;
 use super::group::BLOCK;
-use super::saved::{Saved, SavedSessions};
-use super::sessions::{Places, Restored, Sessions};
+use super::sessions::{Restored, Sessions};
+use super::window::Window;
+use crate::entries::{Entries, Fate};
+use crate::open::Keeps;
+use crate::saved::{Places, Saved, SavedSessions};
 
 /// Keeps open sessions in the journal.
 pub(super) struct KeptSessions {
@@ -61,16 +63,6 @@ impl KeptSessions {
         }
     }
 
-    /// True if results have failed whose messages the last checkpoint settled.
-    pub(super) fn has_failed(&self) -> bool {
-        self.leaving.iter().any(|(_, fate)| fate.has_failed())
-    }
-
-    /// True if results have left of sessions that the last checkpoint has.
-    pub(super) fn has_news(&self) -> bool {
-        !self.leaving.is_empty()
-    }
-
     /// Puts sessions into the journal, and settles their acks.
     pub(super) fn keep(&mut self, sessions: &mut Sessions, watermark: i64) -> Result<(), Error> {
         // The last checkpoint may name sessions of entries that were out of date before it.
@@ -90,20 +82,6 @@ impl KeptSessions {
         Ok(())
     }
 
-    /// Returns the state, if it has changed since the last call.
-    pub(super) fn state(&mut self) -> Option<Value> {
-        let mut state = self.last.clone();
-        for (places, _) in self.leaving.iter().filter(|(_, fate)| fate.is_safe()) {
-            state.sessions.leave_out(places);
-        }
-        if self.told.as_ref() == Some(&state) {
-            return None;
-        }
-        let value = serde_json::to_value(&state).ok();
-        self.told = Some(state);
-        value
-    }
-
     /// Reads the sessions of a state. Returns them, its watermark and its secret, or None if the options are
     /// others, and no session was open.
     pub(super) fn restore(
@@ -112,7 +90,7 @@ impl KeptSessions {
         keys: usize,
         kinds: &[Kind],
     ) -> Result<Option<(Sessions, i64, Secret)>, Error> {
-        let Some(saved) = Saved::read(saved, &self.options)? else { return Ok(None) };
+        let Some(saved) = Saved::read::<Window>(saved, &self.options)? else { return Ok(None) };
         let mut sessions = Sessions::default();
         let mut known = HashSet::new();
         if !saved.entries().all(|entry| known.insert(entry)) {
@@ -146,5 +124,28 @@ impl KeptSessions {
             true => Ok(block),
             false => Err(crate::unusable_state("a session does not fit the options")),
         }
+    }
+}
+
+impl Keeps for KeptSessions {
+    fn has_failed(&self) -> bool {
+        self.leaving.iter().any(|(_, fate)| fate.has_failed())
+    }
+
+    fn has_news(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
+    fn state(&mut self) -> Option<Value> {
+        let mut state = self.last.clone();
+        for (places, _) in self.leaving.iter().filter(|(_, fate)| fate.is_safe()) {
+            state.sessions.leave_out(places);
+        }
+        if self.told.as_ref() == Some(&state) {
+            return None;
+        }
+        let value = serde_json::to_value(&state).ok();
+        self.told = Some(state);
+        value
     }
 }

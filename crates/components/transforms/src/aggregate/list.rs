@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::value::{Scalar, View};
+use crate::scalar::{Scalar, View};
 
 /// The most values of a list.
 pub(super) const LONGEST: usize = 10_000;

@@ -12,7 +12,6 @@
 mod accumulator;
 mod counting;
 mod distinct;
-mod entries;
 mod evaluation;
 mod function;
 mod group;
@@ -23,15 +22,12 @@ mod list;
 mod moments;
 mod results;
 mod running;
-mod saved;
 mod sessions;
 mod sketch;
-mod sum;
 #[cfg(test)]
 mod tests;
 mod timing;
 mod top;
-mod value;
 mod window;
 
 use std::collections::BTreeMap;
@@ -49,13 +45,15 @@ use thalweg_engine::{Component, Context, Error, FieldUse, KnownFields, Mistake, 
 use thalweg_expression::{Evaluator, Expression};
 use thalweg_record::{INTRINSIC, is_metadata};
 
+use crate::clock::now;
 use crate::kept::Kept;
+use crate::open::{Acks, KeptOpen};
 use accumulator::Scratch;
 use function::Function;
 use kept::KeptWindows;
 use kept_sessions::KeptSessions;
 use results::{END, START};
-use running::{Acks, Aggregator, Applied, now};
+use running::{Aggregator, Applied};
 use sessions::Sessions;
 use timing::{Gaps, MOST, Spans, Timing, micros};
 
@@ -336,7 +334,7 @@ impl Aggregate {
         });
         let shown = Arc::new(AtomicU64::new(0));
         let count = shown.clone();
-        let help = "The groups of open windows.";
+        let help = "The open groups.";
         context.details.show_gauge("groups", help, move || count.load(Relaxed));
         // Letters come in the order in which they were rejected, so their times say nothing of their windows.
         let timing = if context.is_replay { self.timing().without_end() } else { self.timing() };
@@ -345,21 +343,13 @@ impl Aggregate {
         context.details.show("list_omitted", move || count.load(Relaxed));
         let watermark = if timing.delay().is_some() { i64::MIN } else { 0 };
         let secret = crate::new_secret()?;
-        let journal = context.journal.clone().filter(|_| context.resumes && context.rereads);
-        let acks = match journal {
-            Some(journal) if timing.gaps().is_some() => {
-                let options = self.description();
-                let sessions = KeptSessions::new(journal, options, secret, watermark, &context.name);
-                Acks::Sessions(Box::new(sessions))
+        let acks = Acks::new(context, |journal| {
+            let (options, name) = (self.description(), &context.name);
+            match timing.gaps().is_some() {
+                true => KeptWindows::Sessions(KeptSessions::new(journal, options, secret, watermark, name)),
+                false => KeptWindows::Windows(KeptOpen::new(journal, options, secret, watermark, name)),
             }
-            Some(journal) => {
-                let options = self.description();
-                let windows = KeptWindows::new(journal, options, secret, watermark, &context.name);
-                Acks::Checkpoint(Box::new(windows))
-            }
-            None if context.starts_over && !context.resumes => Acks::AtOnce,
-            None => Acks::Results,
-        };
+        });
         let functions: Vec<Applied> = functions.collect();
         let kinds: Vec<_> = functions.iter().map(|function| function.kind).collect();
         Ok(Aggregator {

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::value::{Scalar, bits};
+use crate::scalar::{Scalar, bits};
 
 /// The number of numbers, their mean, and the sum of the squares of their differences from it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

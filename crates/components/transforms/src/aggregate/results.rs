@@ -10,7 +10,7 @@ use thalweg_record::{Ack, Batch, Meta, Outcome};
 use super::accumulator::result_type;
 use super::function::Kind;
 use super::group::Group;
-use super::value::{Scalar, column};
+use crate::scalar::{Scalar, column};
 
 /// The most messages of a batch of results.
 const ROWS: usize = 8192;

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use thalweg_codec::keys::Secret;
@@ -19,13 +19,14 @@ use super::OnLate;
 use super::accumulator::Scratch;
 use super::function::Kind;
 use super::kept::KeptWindows;
-use super::kept_sessions::KeptSessions;
 use super::results::{Form, Timed};
-use super::saved::unneeded;
 use super::sessions::{Leaving, Sessions};
 use super::timing::Timing;
 use super::window::Window;
+use crate::clock::now;
 use crate::kept::Kept;
+use crate::open::{Acks, no_ack};
+use crate::saved::unneeded;
 
 /// The most batches whose acks wait for results, each counted in every window. Then the results of the oldest
 /// window, or of the sessions with the most batches, leave early. With little memory they are fewer: see
@@ -33,18 +34,6 @@ use crate::kept::Kept;
 const MOST_HELD: usize = 1 << 16;
 /// The memory of an ack that waits, in bytes.
 const ACK: usize = 128;
-
-/// When the acks of messages are settled.
-pub(super) enum Acks {
-    /// At a checkpoint, which has the windows.
-    Checkpoint(Box<KeptWindows>),
-    /// At a checkpoint, which has the sessions.
-    Sessions(Box<KeptSessions>),
-    /// When the results are delivered.
-    Results,
-    /// At once: a run starts over.
-    AtOnce,
-}
 
 /// A function and what it is applied to.
 pub(super) struct Applied {
@@ -84,7 +73,7 @@ pub(super) struct Aggregator {
     pub(super) memory: Kept,
     /// The number of acks of batches in all windows.
     pub(super) held: usize,
-    pub(super) acks: Acks,
+    pub(super) acks: Acks<KeptWindows>,
     /// When the last message came.
     pub(super) last: Instant,
     /// That of the hashes of keys: otherwise a sender could make messages that are counted for another key.
@@ -99,12 +88,6 @@ pub(super) struct Aggregator {
     pub(super) now: fn() -> i64,
 }
 
-/// Returns the time in microseconds since 1970.
-pub(super) fn now() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
-}
-
 impl Aggregator {
     /// Counts the groups, and the acks that wait, on the budget, and shows the number of groups.
     pub(super) fn note_memory(&mut self) {
@@ -115,7 +98,7 @@ impl Aggregator {
     /// Sends the results of a window.
     fn send(&mut self, start: i64, out: &mut Outputs) -> Result<(), Error> {
         let Some(mut window) = self.windows.remove(&start) else { return Ok(()) };
-        if let Acks::Checkpoint(kept) = &mut self.acks {
+        if let Some(kept) = self.acks.windows() {
             kept.leaves(start, &mut window);
         }
         self.groups -= window.len();
@@ -138,7 +121,7 @@ impl Aggregator {
         }
         let Leaving { sessions, places, mut ack, held, bytes } = self.sessions.leave(slots);
         ack.enter(&self.component);
-        if let Acks::Sessions(kept) = &mut self.acks {
+        if let Some(kept) = self.acks.sessions() {
             kept.leaves(places, &mut ack);
         }
         self.groups = self.sessions.len();
@@ -292,7 +275,7 @@ impl Transform for Aggregator {
     /// Windows that the state has stay open for the next run.
     fn stop(&mut self, out: &mut Outputs) -> Result<(), Error> {
         match self.acks {
-            Acks::Checkpoint(_) | Acks::Sessions(_) => Ok(()),
+            Acks::Checkpoint(_) => Ok(()),
             Acks::Results | Acks::AtOnce => self.send_all(out),
         }
     }
@@ -326,13 +309,13 @@ impl Transform for Aggregator {
     }
 
     fn pre_commit(&mut self) -> Result<(), Error> {
-        let component = self.component.clone();
-        match &mut self.acks {
-            Acks::Checkpoint(kept) => {
-                kept.keep(&mut self.windows, self.watermark, || Self::no_ack(&component))?;
+        let component = &self.component;
+        let Acks::Checkpoint(kept) = &mut self.acks else { return Ok(()) };
+        match &mut **kept {
+            KeptWindows::Windows(kept) => {
+                kept.keep(&mut self.windows, self.watermark, || no_ack(component))?;
             }
-            Acks::Sessions(kept) => kept.keep(&mut self.sessions, self.watermark)?,
-            Acks::Results | Acks::AtOnce => return Ok(()),
+            KeptWindows::Sessions(kept) => kept.keep(&mut self.sessions, self.watermark)?,
         }
         self.held = 0;
         // Sources may wait for this memory, so no batch need come that gives it back.
@@ -341,48 +324,36 @@ impl Transform for Aggregator {
     }
 
     fn has_failed(&self) -> bool {
-        match &self.acks {
-            Acks::Checkpoint(kept) => kept.has_failed(),
-            Acks::Sessions(kept) => kept.has_failed(),
-            Acks::Results | Acks::AtOnce => false,
-        }
+        self.acks.has_failed()
     }
 
     fn has_news(&self) -> bool {
-        match &self.acks {
-            Acks::Checkpoint(kept) => kept.has_news(),
-            Acks::Sessions(kept) => kept.has_news(),
-            Acks::Results | Acks::AtOnce => false,
-        }
+        self.acks.has_news()
     }
 
     fn state(&mut self) -> Option<Value> {
-        match &mut self.acks {
-            Acks::Checkpoint(kept) => kept.state(),
-            Acks::Sessions(kept) => kept.state(),
-            Acks::Results | Acks::AtOnce => None,
-        }
+        self.acks.state()
     }
 
     fn restore(&mut self, saved: Value) -> Result<(), Error> {
-        let component = self.component.clone();
-        match &mut self.acks {
-            Acks::Checkpoint(kept) => {
-                let no_ack = || Self::no_ack(&component);
-                let restored = kept.restore(saved, self.by.len(), &self.kinds, no_ack)?;
+        let (component, keys, kinds) = (&self.component, self.by.len(), &self.kinds);
+        let Acks::Checkpoint(kept) = &mut self.acks else { return unneeded::<Window>(saved) };
+        match &mut **kept {
+            KeptWindows::Windows(kept) => {
+                let read =
+                    |window: &mut Window, entry, groups| window.restore_block(entry, groups, keys, kinds);
+                let restored = kept.restore(saved, || no_ack(component), read)?;
                 let Some(restored) = restored else { return Ok(()) };
                 (self.windows, self.watermark, self.secret) = restored;
                 self.groups = self.windows.values().map(Window::len).sum();
                 self.bytes = self.windows.values().map(Window::bytes).sum();
             }
-            Acks::Sessions(kept) => {
-                let restored = kept.restore(saved, self.by.len(), &self.kinds)?;
-                let Some(restored) = restored else { return Ok(()) };
+            KeptWindows::Sessions(kept) => {
+                let Some(restored) = kept.restore(saved, keys, kinds)? else { return Ok(()) };
                 (self.sessions, self.watermark, self.secret) = restored;
                 self.groups = self.sessions.len();
                 self.bytes = self.sessions.bytes();
             }
-            Acks::Results | Acks::AtOnce => return unneeded(saved),
         }
         self.note_memory();
         Ok(())

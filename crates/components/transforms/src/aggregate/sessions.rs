@@ -7,7 +7,7 @@
 //! A session that is over is no longer found: a message that comes later starts another one. So which session
 //! a message is in does not depend on when results leave, which is after a whole batch.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,58 +17,11 @@ use thalweg_record::{Ack, Outcome};
 use super::accumulator::Scratch;
 use super::group::{BLOCK, Group, Rows};
 use super::timing::Span;
+use crate::saved::{Place, Places};
 
 /// The memory of a session besides that of its group, in bytes: of the slot, of two places in trees, and of a
 /// place in a checkpoint.
 const SESSION: usize = size_of::<Session>() - size_of::<Group>() + 2 * 64 + 32;
-
-/// Sessions in entries of the journal: for each entry a bit for each slot of its block.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(from = "Vec<(u64, u64, u64)>", into = "Vec<(u64, u64, u64)>")]
-pub(super) struct Places(pub(super) BTreeMap<u64, u128>);
-
-impl From<Vec<(u64, u64, u64)>> for Places {
-    fn from(list: Vec<(u64, u64, u64)>) -> Self {
-        let masks = list
-            .into_iter()
-            .map(|(entry, upper, lower)| (entry, (u128::from(upper) << 64) | u128::from(lower)));
-        Self(masks.collect())
-    }
-}
-
-impl From<Places> for Vec<(u64, u64, u64)> {
-    fn from(places: Places) -> Self {
-        let masks = places.0.into_iter();
-        masks.map(|(entry, mask)| (entry, (mask >> 64) as u64, mask as u64)).collect()
-    }
-}
-
-impl Places {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(super) fn add(&mut self, other: &Self) {
-        for (entry, mask) in &other.0 {
-            *self.0.entry(*entry).or_default() |= mask;
-        }
-    }
-
-    fn add_one(&mut self, (entry, slot): Place) {
-        *self.0.entry(entry).or_default() |= bit(slot);
-    }
-
-    pub(super) fn has(&self, entry: u64, slot: usize) -> bool {
-        self.0.get(&entry).is_some_and(|mask| mask & bit(slot as u32) != 0)
-    }
-}
-
-fn bit(slot: u32) -> u128 {
-    1_u128 << (slot % BLOCK as u32)
-}
-
-/// Where a checkpoint has a session: the entry of the journal, and the slot.
-type Place = (u64, u32);
 
 /// Messages of one key without a gap.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
-use super::value::{Scalar, View};
+use crate::scalar::{Scalar, View};
 
 /// The most values of a result.
 pub(super) const LONGEST: usize = 100;

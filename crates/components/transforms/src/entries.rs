@@ -1,4 +1,4 @@
-//! Entries of the journal with groups.
+//! Entries of the journal with what a transform has open.
 //!
 //! An entry is never changed: what has changed is written to a new one, and the old one is deleted once no
 //! checkpoint needs it. So a kill between the entries and the checkpoint leaves the former checkpoint whole.
@@ -12,8 +12,8 @@ use serde_json::Value;
 use thalweg_engine::{Error, Journal};
 use thalweg_record::{Ack, Settlement};
 
-/// The entries of an aggregate.
-pub(super) struct Entries {
+/// The entries of a transform.
+pub(crate) struct Entries {
     journal: Journal,
     next: u64,
     /// The entries that are out of date since the last checkpoint, and those that were before it.
@@ -33,22 +33,22 @@ fn name(entry: u64) -> String {
 }
 
 impl Entries {
-    pub(super) fn new(journal: Journal) -> Self {
+    pub(crate) fn new(journal: Journal) -> Self {
         Self { journal, next: 0, finished: BTreeSet::new(), old: Vec::new(), is_clean: false }
     }
 
     /// The number of the next entry.
-    pub(super) fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
     /// Entries are out of date.
-    pub(super) fn replaced(&mut self, entries: impl IntoIterator<Item = u64>) {
+    pub(crate) fn replaced(&mut self, entries: impl IntoIterator<Item = u64>) {
         self.finished.extend(entries);
     }
 
     /// Deletes the entries that were out of date at the last checkpoint, unless it needs them all the same.
-    pub(super) fn forget_old(&mut self, is_needed: impl Fn(u64) -> bool) -> Result<(), Error> {
+    pub(crate) fn forget_old(&mut self, is_needed: impl Fn(u64) -> bool) -> Result<(), Error> {
         if !std::mem::replace(&mut self.is_clean, true) {
             // Of a run that was killed before its first checkpoint.
             self.journal.forget(&prefix())?;
@@ -63,19 +63,19 @@ impl Entries {
     }
 
     /// Writes an entry. Returns its number.
-    pub(super) fn write(&mut self, groups: &Value) -> Result<u64, Error> {
+    pub(crate) fn write(&mut self, groups: &Value) -> Result<u64, Error> {
         self.journal.note(&name(self.next), groups)?;
         self.next += 1;
         Ok(self.next - 1)
     }
 
     /// All entries of a checkpoint are written: the next one deletes those that are out of date now.
-    pub(super) fn are_complete(&mut self) {
+    pub(crate) fn are_complete(&mut self) {
         self.old.extend(std::mem::take(&mut self.finished));
     }
 
     /// Reads an entry.
-    pub(super) fn read<T: DeserializeOwned>(&self, entry: u64) -> Result<Vec<T>, Error> {
+    pub(crate) fn read<T: DeserializeOwned>(&self, entry: u64) -> Result<T, Error> {
         let found = self.journal.entries(&name(entry))?;
         let Some((_, groups)) = found.into_iter().next() else {
             return Err(crate::unusable_state(format!("the groups of entry {entry} are missing")));
@@ -84,7 +84,7 @@ impl Entries {
     }
 
     /// Continues after a state that has these entries, and deletes all others.
-    pub(super) fn resume(&mut self, next: u64, needed: impl Iterator<Item = u64>) -> Result<(), Error> {
+    pub(crate) fn resume(&mut self, next: u64, needed: impl Iterator<Item = u64>) -> Result<(), Error> {
         let needed: HashSet<String> = needed.map(name).collect();
         for unneeded in self.journal.names(&prefix())?.into_iter().filter(|name| !needed.contains(name)) {
             self.journal.forget(&unneeded)?;
@@ -97,7 +97,7 @@ impl Entries {
 
 /// Whether results are delivered whose messages the last checkpoint has.
 #[derive(Debug)]
-pub(super) struct Fate(Arc<AtomicU8>);
+pub(crate) struct Fate(Arc<AtomicU8>);
 
 /// The results are on their way.
 const OPEN: u8 = 0;
@@ -108,7 +108,7 @@ const FAILED: u8 = 2;
 
 impl Fate {
     /// Follows the results that have this ack. `place` is the name of the transform.
-    pub(super) fn of(ack: &mut Ack, place: &Arc<str>) -> Self {
+    pub(crate) fn of(ack: &mut Ack, place: &Arc<str>) -> Self {
         let fate = Self(Arc::new(AtomicU8::new(OPEN)));
         let told = fate.0.clone();
         ack.merge(Ack::new(place.clone(), move |settlement: Settlement| {
@@ -117,11 +117,11 @@ impl Fate {
         fate
     }
 
-    pub(super) fn is_safe(&self) -> bool {
+    pub(crate) fn is_safe(&self) -> bool {
         self.0.load(Ordering::Acquire) == SAFE
     }
 
-    pub(super) fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.0.load(Ordering::Acquire) == FAILED
     }
 }

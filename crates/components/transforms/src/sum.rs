@@ -1,12 +1,12 @@
-//! Sums of numbers.
+//! Sums of numbers: of `aggregate` and `reduce`.
 
 use serde::{Deserialize, Serialize};
 
-use super::value::{Number, Scalar, bits};
+use crate::scalar::{Number, Scalar, bits};
 
 /// The sum of numbers. That of integers is exact, that of floats is compensated (Neumaier).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Sum {
+pub(crate) struct Sum {
     count: u64,
     /// The sum of the integers: its upper and lower 64 bits.
     upper: i64,
@@ -42,7 +42,8 @@ impl Sum {
         self.floats = sum;
     }
 
-    pub(super) fn add(&mut self, number: Number) {
+    /// Adds a number.
+    pub(crate) fn add(&mut self, number: Number) {
         self.count = self.count.saturating_add(1);
         match number {
             Number::Int(value) => self.add_whole(i128::from(value)),
@@ -51,7 +52,7 @@ impl Sum {
     }
 
     /// Adds the numbers of another sum.
-    pub(super) fn merge(&mut self, other: &Self) {
+    pub(crate) fn merge(&mut self, other: &Self) {
         self.count = self.count.saturating_add(other.count);
         self.add_whole(other.whole());
         if other.has_floats {
@@ -66,7 +67,8 @@ impl Sum {
         self.whole() as f64 + (self.floats + self.compensation)
     }
 
-    pub(super) fn sum(&self) -> Scalar {
+    /// Returns the sum. NULL if nothing was added.
+    pub(crate) fn sum(&self) -> Scalar {
         match i64::try_from(self.whole()) {
             _ if self.count == 0 => Scalar::Null,
             Ok(sum) if !self.has_floats => Scalar::Int(sum),
@@ -74,7 +76,8 @@ impl Sum {
         }
     }
 
-    pub(super) fn mean(&self) -> Scalar {
+    /// Returns the mean. NULL if nothing was added.
+    pub(crate) fn mean(&self) -> Scalar {
         match self.count {
             0 => Scalar::Null,
             count => Scalar::Float(self.as_float() / count as f64),
