@@ -88,7 +88,7 @@ pub(crate) enum Acks<K> {
 }
 
 impl<K: Keeps> Acks<K> {
-    /// Chooses for a run. `keep` makes what keeps in a journal.
+    /// Chooses for a run. `keep` begins to keep windows or groups in a journal.
     pub(crate) fn new(context: &Context, keep: impl FnOnce(Journal) -> K) -> Self {
         match context.journal.clone().filter(|_| context.resumes && context.rereads) {
             Some(journal) => Acks::Checkpoint(Box::new(keep(journal))),

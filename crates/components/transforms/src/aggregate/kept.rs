@@ -1,4 +1,4 @@
-//! What a checkpoint has of windows: those of a span or a number, or sessions.
+//! Open windows in a checkpoint: those of a span or a number of messages, or sessions.
 
 use serde_json::Value;
 
@@ -36,7 +36,7 @@ impl Keeps for KeptWindows {
 }
 
 impl Acks<KeptWindows> {
-    /// What has the windows in checkpoints, if that is needed and they are no sessions.
+    /// Returns the part that keeps windows, if a checkpoint has them and they are no sessions.
     pub(super) fn windows(&mut self) -> Option<&mut KeptOpen<Window>> {
         match self {
             Self::Checkpoint(kept) => match &mut **kept {
@@ -47,7 +47,7 @@ impl Acks<KeptWindows> {
         }
     }
 
-    /// What has the sessions in checkpoints, if that is needed.
+    /// Returns the part that keeps sessions, if a checkpoint has them.
     pub(super) fn sessions(&mut self) -> Option<&mut KeptSessions> {
         match self {
             Self::Checkpoint(kept) => match &mut **kept {

@@ -59,8 +59,8 @@ impl Top {
         least.map_or(0, |place| self.counters[place].count)
     }
 
-    /// The place of the counter of a value among the first ones. Values are compared, too: a sender could make
-    /// two with one hash.
+    /// The place of the counter of a value among the first ones. Values are compared, too: a sender could
+    /// make two with one hash.
     fn place(&self, value: View<'_>, hash: u64, first: usize) -> Option<usize> {
         let is_it = |(known, counter): (&u64, &Counter)| {
             *known == hash && counter.value.view().compare(value) == Ordering::Equal

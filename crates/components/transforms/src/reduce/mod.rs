@@ -32,7 +32,7 @@ use crate::conditions;
 use crate::kept::Kept;
 use crate::open::{Acks, KeptOpen};
 use merge::Strategy;
-use running::Reducer;
+use running::{NEVER, Reducer};
 
 /// Merges messages that belong together into one: the lines of a stack trace, or the events of a request.
 ///
@@ -57,7 +57,8 @@ use running::Reducer;
 /// early. A run that is stopped and has no `--state` sends its open groups.
 ///
 /// `errors replay` merges dead letters into groups of their own, and the groups that the state has stay open.
-/// Letters are replayed in parts of about a quarter of `memory`, and all groups end with each part.
+/// Letters are replayed in parts of about a quarter of `memory`, and all groups end with each part, none by
+/// `idle_timeout` or `max_age`.
 ///
 /// Messages that cannot be merged leave by `errors`: a value that is not a number where `merge` says `sum`, a
 /// condition that cannot be evaluated, a new group if there are `max_groups` or the groups use an eighth of
@@ -215,14 +216,18 @@ impl Reduce {
         let shown = Arc::new(AtomicU64::new(0));
         let count = shown.clone();
         context.details.show_gauge("groups", "The open groups.", move || count.load(Relaxed));
-        let micros = |span: TimeSpan| i64::try_from(span.duration().as_micros()).unwrap_or(i64::MAX);
+        // When letters come says nothing of when their messages came.
+        let micros = |span: TimeSpan| match context.is_replay {
+            true => NEVER,
+            false => i64::try_from(span.duration().as_micros()).unwrap_or(NEVER),
+        };
         let secret = crate::new_secret()?;
         Ok(Reducer {
             component: context.name.as_str().into(),
             starts_when: evaluator(&self.starts_when),
             ends_when: evaluator(&self.ends_when),
             idle_timeout: micros(self.idle_timeout),
-            max_age: self.max_age.map_or(i64::MAX, micros),
+            max_age: self.max_age.map_or(NEVER, micros),
             max_count: self.max_count.map_or(u64::MAX, NonZeroU64::get),
             max_bytes: self.max_bytes.as_usize().min(budget.limit() / 32),
             max_groups: self.max_groups,

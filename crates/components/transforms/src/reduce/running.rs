@@ -24,6 +24,9 @@ use crate::scalar::Column;
 /// The memory of an ack that waits, in bytes.
 const ACK: usize = 128;
 
+/// A span after which no group ends.
+pub(super) const NEVER: i64 = i64::MAX;
+
 pub(super) struct Reducer {
     pub(super) component: Arc<str>,
     pub(super) options: Options,
@@ -303,7 +306,7 @@ impl Transform for Reducer {
     }
 
     fn due(&self) -> Option<Instant> {
-        let (due, _) = self.due.first()?;
+        let (due, _) = self.due.first().filter(|(due, _)| *due < NEVER)?;
         let left = due.saturating_sub((self.now)()).max(0);
         Instant::now().checked_add(Duration::from_micros(left.unsigned_abs()))
     }

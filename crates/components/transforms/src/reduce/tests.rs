@@ -440,7 +440,7 @@ fn a_group_that_was_not_delivered_leaves_again_without_messages_of_the_next_one(
 
 #[test]
 fn letters_of_a_replay_are_merged_apart_and_acks_wait_for_the_end() {
-    let config = testing::options::<Reduce>("by: k");
+    let config = testing::options::<Reduce>("{ by: k, idle_timeout: 1ms, max_age: 1ms }");
     assert!(config.replays_apart());
     let context = Context { resumes: true, is_replay: true, ..testing::context() };
     let (mut transform, mut out) = (config.build(&context).unwrap(), Outputs::new("test".into()));
@@ -448,6 +448,8 @@ fn letters_of_a_replay_are_merged_apart_and_acks_wait_for_the_end() {
     for key in ["a", "b", "a"] {
         transform.apply(counted(batch(&[("x", Some(key), None)]), &settled), &mut out).unwrap();
     }
+    transform.tick(&mut out).unwrap();
+    assert!(transform.due().is_none());
     transform.pre_commit().unwrap();
     assert_eq!((transform.state(), settled.load(Relaxed), out.take().len()), (None, 0, 0));
     transform.finish(&mut out).unwrap();
