@@ -13,7 +13,9 @@
 mod access_log;
 mod base64;
 mod captures;
+mod clock;
 mod conditions;
+mod entries;
 mod expansion;
 mod headers;
 mod kept;
@@ -21,10 +23,14 @@ mod labels;
 mod numbered;
 mod objects;
 mod on_error;
+mod open;
 mod pairs;
 mod pseudonym;
 mod quoted;
+mod saved;
+mod scalar;
 mod selection;
+mod sum;
 mod text_parser;
 
 thalweg_engine::components! {
@@ -69,6 +75,7 @@ thalweg_engine::components! {
     transform parse_w3c::ParseW3c;
     transform parse_xml::ParseXml;
     transform redact::Redact;
+    transform reduce::Reduce;
     transform rename::Rename;
     transform replace::Replace;
     transform route::Route;
