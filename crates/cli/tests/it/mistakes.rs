@@ -579,7 +579,7 @@ fn the_form_of_a_value_is_said_with_the_mistake() {
 
 #[test]
 fn terms_of_other_programs_for_transforms_and_keys() {
-    let list: String = ["select", "where", "sort", "head", "count", "grep", "remove_fields", "frobnicate"]
+    let list: String = ["select", "where", "order_by", "head", "count", "grep", "remove_fields", "frobnicate"]
         .map(|name| format!("      - {name}: x\n"))
         .concat();
     assert_snapshot!(of_transforms(&list));

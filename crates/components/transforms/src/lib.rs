@@ -1,8 +1,8 @@
 //! The transforms of messages: one file each.
 //!
 //! A transform gets a batch and sends batches to its outputs. It allocates nothing per message, waits for
-//! nothing and performs no I/O. There are two exceptions: `geoip` reads its database when it is built, and
-//! `dedupe` keeps keys in temporary files if they do not fit into memory. The memory that a transform keeps
+//! nothing and performs no I/O. There are exceptions: `geoip` reads its database when it is built, and `dedupe`
+//! and `sort` keep what does not fit into memory in temporary files. The memory that a transform keeps
 //! between batches counts on the budget: see `kept`.
 //!
 //! A transform depends on the engine's traits, on the codec and on libraries; never on another component.
@@ -26,6 +26,7 @@ mod pseudonym;
 mod quoted;
 mod selection;
 mod text_parser;
+mod value;
 
 thalweg_engine::components! {
     transform add_id::AddId;
@@ -76,6 +77,7 @@ thalweg_engine::components! {
     transform runlength::Runlength;
     transform sample::Sample;
     transform set::Set;
+    transform sort::Sort;
     transform split::Split;
     transform split_array::SplitArray;
     transform split_fields::SplitFields;

@@ -131,7 +131,10 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
         Some(Role::Transform),
         "No transform knows the last messages: `thalweg pipe … | tail` shows them.",
     ),
-    ("sort", None, "Messages pass one by one, so none sorts them: write them to a file and sort that."),
+    ("order_by", None, "Use `sort: { by: [date, { amount: desc }] }`."),
+    ("orderby", None, "Use `sort: { by: [date, { amount: desc }] }`."),
+    ("order", None, "Use `sort: { by: [date, { amount: desc }] }`."),
+    ("sort_by", None, "Use `sort`, with `by`."),
     (
         "count",
         None,

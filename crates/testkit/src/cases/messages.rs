@@ -104,6 +104,7 @@ pub const ALL: &[Transform] = &[
     one("runlength", "{}"),
     some("sample", "{ one_in: 3 }"),
     one("set", "{ length: \"octet_length(payload)\" }"),
+    one("sort", "{ by: [payload, { a: desc }] }"),
     any("split", "{ json_array: true }"),
     one("split_array", "{ into: parts }"),
     one("split_fields", "{ delimiter: ',', fields: [a, b] }"),

@@ -9,7 +9,7 @@ use thalweg_codec::keys::hash_bytes;
 use super::distinct::Distinct;
 use super::function::Kind;
 use super::sketch::Sketch;
-use super::value::{Number, Scalar, View, bits};
+use crate::value::{Number, Scalar, View, bits};
 
 /// The state of a function for one group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -18,7 +18,6 @@ mod sketch;
 #[cfg(test)]
 mod tests;
 mod timing;
-mod value;
 mod window;
 
 use std::collections::BTreeMap;
@@ -37,6 +36,7 @@ use thalweg_expression::{Evaluator, Expression};
 use thalweg_record::{INTRINSIC, is_metadata};
 
 use crate::kept::Kept;
+use crate::value::field;
 use function::Function;
 use kept::KeptWindows;
 use running::{Acks, Aggregator, Applied, now};
@@ -213,12 +213,6 @@ fn key_name(name: &str) -> String {
         true => name.trim_start_matches("meta.").to_owned(),
         false => name.to_owned(),
     }
-}
-
-/// Returns the expression of a field.
-fn field(name: &str) -> Result<Expression, Error> {
-    Expression::parse(&format!("\"{}\"", name.replace('"', "\"\"")))
-        .map_err(|error| Error::permanent(format!("`{name}` is not the name of a field: {}", error.message)))
 }
 
 impl Aggregate {

@@ -21,9 +21,9 @@ use super::evaluation::Evaluation;
 use super::function::Kind;
 use super::kept::{KeptWindows, unneeded};
 use super::timing::Timing;
-use super::value::View;
 use super::window::{Names, Rows, Window};
 use crate::kept::Kept;
+use crate::value::View;
 
 /// The most batches whose acks wait for results, each counted in every window. Then the results of the oldest
 /// window leave early. With little memory they are fewer: see [`Aggregator::may_hold`].

@@ -11,7 +11,7 @@ use thalweg_record::{Ack, Batch, Meta, Outcome};
 
 use super::accumulator::{Accumulator, result_type};
 use super::function::Kind;
-use super::value::{Column, Scalar, View, column};
+use crate::value::{Column, Scalar, View, column};
 
 /// The number of groups that are saved together.
 pub(super) const BLOCK: usize = 128;

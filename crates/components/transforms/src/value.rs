@@ -1,4 +1,4 @@
-//! Single values: of keys, and of `min`, `max`, `first` and `last`.
+//! Single values of fields, which transforms compare and keep.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -13,11 +13,12 @@ use chrono::{DateTime, SecondsFormat};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_codec::columns::{FieldType, is_whole, number_field};
-use thalweg_expression::{Evaluated, Kind};
+use thalweg_engine::Error;
+use thalweg_expression::{Evaluated, Expression, Kind};
 
 /// A value of its own.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) enum Scalar {
+pub(crate) enum Scalar {
     #[default]
     Null,
     Bool(bool),
@@ -31,21 +32,21 @@ pub(super) enum Scalar {
 }
 
 /// Floats as their bits: JSON has no infinity, and rounds.
-pub(super) mod bits {
+pub(crate) mod bits {
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(in super::super) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_u64(value.to_bits())
     }
 
-    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
         u64::deserialize(deserializer).map(f64::from_bits)
     }
 }
 
 /// A value in a column.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum View<'a> {
+pub(crate) enum View<'a> {
     Null,
     Bool(bool),
     Int(i64),
@@ -57,13 +58,13 @@ pub(super) enum View<'a> {
 
 /// A number of a column.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Number {
+pub(crate) enum Number {
     Int(i64),
     Float(f64),
 }
 
 impl Number {
-    pub(super) fn as_float(self) -> f64 {
+    pub(crate) fn as_float(self) -> f64 {
         match self {
             Number::Int(value) => value as f64,
             Number::Float(value) => value,
@@ -72,7 +73,7 @@ impl Number {
 }
 
 impl Scalar {
-    pub(super) fn view(&self) -> View<'_> {
+    pub(crate) fn view(&self) -> View<'_> {
         match self {
             Scalar::Null => View::Null,
             Scalar::Bool(value) => View::Bool(*value),
@@ -124,7 +125,7 @@ fn order(one: f64, other: f64) -> Ordering {
 }
 
 impl View<'_> {
-    pub(super) fn to_scalar(self) -> Scalar {
+    pub(crate) fn to_scalar(self) -> Scalar {
         match self {
             View::Null => Scalar::Null,
             View::Bool(value) => Scalar::Bool(value),
@@ -136,12 +137,12 @@ impl View<'_> {
         }
     }
 
-    pub(super) fn is_null(self) -> bool {
+    pub(crate) fn is_null(self) -> bool {
         matches!(self, View::Null)
     }
 
     /// The bytes that a copy has on the heap.
-    pub(super) fn heap(self) -> usize {
+    pub(crate) fn heap(self) -> usize {
         match self {
             View::Text(value) | View::Json(value) => value.len(),
             _ => 0,
@@ -160,7 +161,7 @@ impl View<'_> {
     }
 
     /// Compares two values. Those of different types are in the order NULL, booleans, numbers, times, texts.
-    pub(super) fn compare(self, other: View<'_>) -> Ordering {
+    pub(crate) fn compare(self, other: View<'_>) -> Ordering {
         match (self, other) {
             (View::Bool(one), View::Bool(other)) => one.cmp(&other),
             (View::Int(one), View::Int(other)) | (View::Time(one), View::Time(other)) => one.cmp(&other),
@@ -173,7 +174,7 @@ impl View<'_> {
     }
 
     /// Returns the number that it is, or that its text is. None if there is none.
-    pub(super) fn number(self) -> Option<Number> {
+    pub(crate) fn number(self) -> Option<Number> {
         match self {
             View::Int(value) => Some(Number::Int(value)),
             View::Float(value) => Some(Number::Float(value)),
@@ -189,8 +190,14 @@ impl View<'_> {
     }
 }
 
+/// Returns the expression of a field.
+pub(crate) fn field(name: &str) -> Result<Expression, Error> {
+    Expression::parse(&format!("\"{}\"", name.replace('"', "\"\"")))
+        .map_err(|error| Error::permanent(format!("`{name}` is not the name of a field: {}", error.message)))
+}
+
 /// The values of an expression for a batch.
-pub(super) enum Column {
+pub(crate) enum Column {
     Null,
     Bool(BooleanArray),
     Int(Int64Array),
@@ -204,7 +211,7 @@ pub(super) enum Column {
 }
 
 impl Column {
-    pub(super) fn of(evaluated: &Evaluated) -> Self {
+    pub(crate) fn of(evaluated: &Evaluated) -> Self {
         let values = &evaluated.values;
         if let Some(column) = values.as_string_view_opt() {
             if evaluated.kind == Kind::Json {
@@ -229,7 +236,7 @@ impl Column {
         values.as_boolean_opt().map_or(Column::Null, |column| Column::Bool(column.clone()))
     }
 
-    pub(super) fn view(&self, row: usize) -> View<'_> {
+    pub(crate) fn view(&self, row: usize) -> View<'_> {
         match self {
             Column::Null => View::Null,
             Column::Bool(column) if column.is_valid(row) => View::Bool(column.value(row)),
@@ -249,7 +256,7 @@ impl Column {
 
 /// Returns a column of values. If their types differ, it has numbers or JSON. `otherwise` is the type of a
 /// column without values.
-pub(super) fn column(name: &str, values: &[Scalar], otherwise: FieldType) -> (Field, ArrayRef) {
+pub(crate) fn column(name: &str, values: &[Scalar], otherwise: FieldType) -> (Field, ArrayRef) {
     /// The largest integers that floats have exactly.
     const EXACT: u64 = 1 << 53;
     let mut kinds = [false; 6];
