@@ -18,6 +18,7 @@ mod expansion;
 mod headers;
 mod kept;
 mod labels;
+mod last_values;
 mod numbered;
 mod objects;
 mod on_error;
@@ -33,6 +34,7 @@ thalweg_engine::components! {
     transform add_sequence::AddSequence;
     transform aggregate::Aggregate;
     transform cast::Cast;
+    transform changes::Changes;
     transform copy::Copy;
     transform decode_base64::DecodeBase64;
     transform dedupe::Dedupe;

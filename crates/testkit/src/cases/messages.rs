@@ -45,6 +45,8 @@ pub const ALL: &[Transform] = &[
         r#"{ by: payload, values: { n: count(*), half: "quantile(octet_length(payload), 0.5)" } }"#,
     ),
     one("cast", "{ payload: int }"),
+    some("changes", "{}"),
+    some("changes", "{ keys: payload, fields: payload, by_at_least: 1.5, max_keys: 2 }"),
     one("copy", "{ from: payload, into: copy }"),
     one("decode_base64", "{}"),
     some("dedupe", "{ keys: [payload] }"),
