@@ -43,8 +43,8 @@ struct Last<V> {
 /// The last value of each key.
 pub(crate) struct LastValues<V> {
     values: HashMap<u128, Last<V>>,
-    /// The keys in the order in which their values were set, each with the number of the value. Some were
-    /// set again since.
+    /// The keys in the order in which their values were set, each with the number of the value. Some were set
+    /// again since.
     order: VecDeque<(u128, u64)>,
     next: u64,
     max_keys: usize,
@@ -61,7 +61,7 @@ pub(crate) struct LastValues<V> {
 /// The state for a later run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Saved {
-    /// What the values are of.
+    /// The options that determine what the values are.
     options: String,
     /// The first of the entries, and the one after the last.
     first: u64,
@@ -71,7 +71,7 @@ struct Saved {
 /// The values in the journal.
 struct Notes {
     journal: Journal,
-    /// What the journal has since the last checkpoint.
+    /// The entries that the journal has.
     now: Saved,
     /// The number of values in these entries, and of the first value that they do not have.
     count: usize,

@@ -1,9 +1,9 @@
 //! The transforms of messages: one file each.
 //!
 //! A transform gets a batch and sends batches to its outputs. It allocates nothing per message, waits for
-//! nothing and performs no I/O. There are exceptions: `geoip` reads its database when it is built, and `dedupe`
-//! and `sort` keep what does not fit into memory in temporary files. The memory that a transform keeps
-//! between batches counts on the budget: see `kept`.
+//! nothing and performs no I/O. There are exceptions: `geoip` reads its database when it is built, and
+//! `dedupe` and `sort` keep what does not fit into memory in temporary files. The memory that a transform
+//! keeps between batches counts on the budget: see `kept`.
 //!
 //! A transform depends on the engine's traits, on the codec and on libraries; never on another component.
 //!

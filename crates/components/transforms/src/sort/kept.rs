@@ -68,7 +68,7 @@ pub(super) struct KeptInput {
     /// The name of the transform.
     place: Arc<str>,
     file: Option<OutputFile>,
-    /// What the file has.
+    /// The content of the file.
     so_far: Saved,
     /// The state at the last call of [`keep`](Self::keep).
     last: Saved,

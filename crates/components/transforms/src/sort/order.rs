@@ -35,7 +35,7 @@ impl By {
     /// Returns the field and its direction. None if it has not exactly one field.
     pub(super) fn field(&self) -> Option<(&str, Direction)> {
         match self {
-            By::Field(name) => Some((name, Direction::Asc)),
+            By::Field(name) => Some((name.as_str(), Direction::Asc)),
             By::Directed(fields) if fields.len() == 1 => {
                 fields.iter().next().map(|(name, direction)| (name.as_str(), *direction))
             }

@@ -46,7 +46,7 @@ pub(super) struct Sorting {
     ack: Ack,
     held: usize,
     most_held: usize,
-    /// What is left of the output, once it leaves.
+    /// The rest of the output, once it leaves.
     output: Option<Merge>,
     /// The size of a batch that leaves, in bytes.
     size: usize,
