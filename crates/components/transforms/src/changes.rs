@@ -46,8 +46,8 @@ pub struct Changes {
     /// it with `from: NAME.rest`. The default is `false`.
     rest: bool,
     /// The maximum number of keys to remember. Beyond it, the key whose values have not changed for the
-    /// longest time is forgotten: its next message passes. Each needs about 150 bytes, which count on
-    /// `memory`. The default is 100000.
+    /// longest time is forgotten: its next message passes. Each needs about 170 bytes, and all together use
+    /// at most an eighth of `memory`: with less, fewer are remembered. The default is 100000.
     #[schemars(range(min = 1))]
     max_keys: usize,
 }
@@ -121,12 +121,14 @@ impl TransformConfig for Changes {
         let (keys, fields) = (self.keys.join(", "), self.fields.join(", "));
         let least = self.by_at_least.map(|least| format!(", by_at_least: {least}")).unwrap_or_default();
         let options = format!("keys: [{keys}], fields: [{fields}]{least}");
+        let parts = if self.by_at_least.is_some() { self.fields.len() } else { 1 };
+        let bytes = parts * size_of::<Part>();
         Ok(Box::new(Comparing {
             keys: self.keys.to_vec(),
             fields: self.fields.to_vec(),
             by_at_least: self.by_at_least,
             rest: self.rest,
-            last: LastValues::new(context, options, self.max_keys),
+            last: LastValues::new(context, options, self.max_keys, bytes),
             hashes: Vec::new(),
         }))
     }

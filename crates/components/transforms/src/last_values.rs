@@ -21,6 +21,10 @@ use crate::kept::Kept;
 
 /// The number of values in an entry of the journal.
 const ENTRY: usize = 1024;
+/// The memory of a key beside its value, in bytes, with its places in the map and in the order.
+const KEY: usize = 150;
+/// The part of the budget for all values: one in this many bytes.
+const PART: usize = 8;
 /// The beginning of the names of entries.
 const PREFIX: &str = "values/";
 
@@ -84,8 +88,10 @@ struct Notes {
 }
 
 impl<V: Kind> LastValues<V> {
-    /// Keeps the values of at most `max_keys` keys. `options` describes what they are of.
-    pub(crate) fn new(context: &Context, options: String, max_keys: usize) -> Self {
+    /// Keeps the values of at most `max_keys` keys, and of fewer with little memory. A value has `bytes` on
+    /// the heap. `options` describes what they are of.
+    pub(crate) fn new(context: &Context, options: String, max_keys: usize, bytes: usize) -> Self {
+        let most = context.memory.budget().limit() / PART / (KEY + bytes);
         let journal = context.journal.clone().filter(|_| context.resumes && context.rereads);
         let notes = journal.map(|journal| Notes {
             journal,
@@ -100,7 +106,7 @@ impl<V: Kind> LastValues<V> {
             values: HashMap::new(),
             order: VecDeque::new(),
             next: 0,
-            max_keys: max_keys.max(1),
+            max_keys: max_keys.min(most).max(1),
             heap: 0,
             memory: Kept::new(&context.memory),
             notes,

@@ -25,7 +25,10 @@ pub(super) struct Piece {
 pub(super) fn copied(batch: &Batch) -> Result<Vec<u8>, Error> {
     let meta = Meta { sequence: None, ..(**batch.meta()).clone() };
     let plain = Batch::new(batch.payload().clone(), Arc::new(meta), Ack::noop());
-    Ok(to_bytes(&plain.with_fields(batch.fields().clone())?)?)
+    let mut bytes = to_bytes(&plain.with_fields(batch.fields().clone())?)?;
+    // They are kept.
+    bytes.shrink_to_fit();
+    Ok(bytes)
 }
 
 impl Piece {

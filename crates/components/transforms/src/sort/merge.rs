@@ -155,7 +155,7 @@ impl Gathered {
 /// Copies the bytes that views refer to, so that they keep no other memory.
 fn own(column: ArrayRef) -> ArrayRef {
     match column.data_type() {
-        DataType::Utf8View => Arc::new(column.as_string_view().gc()),
+        DataType::Utf8View => Arc::new(column.as_string_view().gc()) as ArrayRef,
         DataType::BinaryView => Arc::new(column.as_binary_view().gc()),
         _ => column,
     }

@@ -45,8 +45,9 @@ use sorter::Sorter;
 /// With `--state`, and sources that read their input again, each checkpoint has the messages so far: a run
 /// that is killed or stopped leaves them to the next one, which reads only the rest. They take their size in
 /// the state directory. With other sources, messages are acknowledged when they are delivered, and at most
-/// 65,536 batches wait like this, or fewer if `memory` is less than 64 MiB; more end the run. A run without
-/// `--state` that is stopped sends the messages so far, in their order.
+/// 65,536 batches wait like this, or fewer if `memory` is less than 64 MiB; more end the run. A broker must
+/// send all messages before any is acknowledged, or the input ends early. A run without `--state` that is
+/// stopped sends the messages so far, in their order.
 ///
 /// Messages have no `meta.position` afterwards. Those that leave together have the `meta.time` of the first
 /// of them. Messages of different paths, or with different fields, leave in different batches: if they

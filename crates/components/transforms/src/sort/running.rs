@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use thalweg_engine::{Error, Outputs, Transform};
-use thalweg_record::{Ack, Batch, Outcome};
+use thalweg_record::{Ack, Batch, Outcome, Settlement};
 
 use super::chunk::{Piece, copied};
 use super::kept::{KeptInput, unneeded};
@@ -57,6 +57,23 @@ fn no_ack(component: &Arc<str>) -> Ack {
     let mut ack = Ack::noop();
     ack.enter(component);
     ack
+}
+
+/// Returns an ack of one origin that settles these acks. Their own parts would each have all of their
+/// origins, which are as many as the batches that came.
+fn together(component: &Arc<str>, acks: Ack, has_failover: bool) -> Ack {
+    if acks.is_noop() {
+        return acks;
+    }
+    let answer = move |Settlement { outcome, rejected, reason }: Settlement| match (outcome, reason) {
+        (Outcome::Rejected, _) => acks.reject(rejected),
+        (Outcome::Failed, Some(reason)) => acks.fail(&reason),
+        (outcome, _) => acks.settle(outcome),
+    };
+    match has_failover {
+        true => Ack::with_failover(component.clone(), answer),
+        false => Ack::new(component.clone(), answer),
+    }
 }
 
 impl Sorting {
@@ -119,9 +136,14 @@ impl Sorting {
             return Ok(());
         }
         self.output = Some(self.sorter.merge(self.size)?);
-        if let Acks::Checkpoint(kept) = &mut self.acks {
-            self.ack.merge(kept.leaves());
-        }
+        let held = std::mem::replace(&mut self.ack, no_ack(&self.component));
+        let has_failover = held.has_failover();
+        let mut all = match &mut self.acks {
+            Acks::Checkpoint(kept) => kept.leaves(),
+            Acks::Output | Acks::AtOnce => no_ack(&self.component),
+        };
+        all.merge(held);
+        self.ack = together(&self.component, all, has_failover);
         self.send(out)
     }
 
