@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
+use arrow_schema::DataType;
 use thalweg_engine::Error;
 use thalweg_engine::segments::{from_bytes, to_bytes};
 use thalweg_record::{Ack, Batch, Meta};
@@ -9,15 +11,30 @@ use thalweg_record::{Ack, Batch, Meta};
 use super::order::{self, Direction};
 use crate::value::Column;
 
-/// The memory of a message beside its bytes: its place, the end of its key, and its number twice while the
-/// chunk is sorted.
-const ROW: usize = size_of::<(u32, u32)>() + size_of::<usize>() + 2 * size_of::<u32>();
-
 /// Messages that came together, without their acks.
 pub(super) struct Piece {
     pub(super) batch: Batch,
-    /// The bytes of a message, on average.
-    pub(super) row_bytes: usize,
+    /// The bytes of a message beside its texts.
+    plain: usize,
+    /// The bytes of the texts of all messages.
+    texts: usize,
+}
+
+/// The bytes of the payload of a message, and of its fields that are text. An average would be wrong where
+/// messages of one size are neighbours in the order: a batch of them could have any size.
+fn texts(batch: &Batch, row: usize) -> usize {
+    // A view begins with the length, in its lowest 32 bits.
+    let length = |views: &[u128]| views.get(row).map_or(0, |view| *view as u32 as usize);
+    let fields = batch.fields().columns().iter().map(|column| match column.data_type() {
+        DataType::Utf8View => length(column.as_string_view().views()),
+        DataType::BinaryView => length(column.as_binary_view().views()),
+        _ => 0,
+    });
+    length(batch.payload().views()) + fields.sum::<usize>()
+}
+
+fn all_texts(batch: &Batch) -> usize {
+    (0..batch.rows()).map(|row| texts(batch, row)).sum()
 }
 
 /// Copies the messages of a batch, without their positions: a sink that knows messages by them needs them in
@@ -38,22 +55,29 @@ impl Piece {
         let messages = from_bytes(bytes)?;
         let (reading, fields) = messages.part(0, messages.rows())?;
         let batch = Batch::new(reading.payload, Arc::new(messages.meta), Ack::noop()).with_fields(fields)?;
-        Ok(Self { row_bytes: size.div_ceil(batch.rows().max(1)), batch })
+        let texts = all_texts(&batch);
+        Ok(Self { plain: size.saturating_sub(texts).div_ceil(batch.rows().max(1)), texts, batch })
     }
 
     /// Returns the first half of the messages, and the others.
     pub(super) fn halves(self) -> impl DoubleEndedIterator<Item = Self> {
-        let Self { batch, row_bytes } = self;
+        let Self { batch, plain, .. } = self;
         let half = batch.rows() / 2;
         let (first, rest) = batch.split_at(half);
-        [Some(first), rest].into_iter().flatten().map(move |batch| Self { batch, row_bytes })
+        let halves = [Some(first), rest].into_iter().flatten();
+        halves.map(move |batch| Self { texts: all_texts(&batch), batch, plain })
+    }
+
+    /// The bytes of a message.
+    pub(super) fn row_bytes(&self, row: u32) -> usize {
+        self.plain + texts(&self.batch, row as usize)
     }
 
     /// The memory of the messages.
     pub(super) fn bytes(&self) -> usize {
-        /// The columns themselves, and the owners of their buffers.
-        const COLUMN: usize = 256;
-        self.row_bytes * self.batch.rows() + COLUMN * (self.batch.fields().num_columns() + 1)
+        /// The column itself, its field, and the owners of both.
+        const COLUMN: usize = 512;
+        self.plain * self.batch.rows() + self.texts + COLUMN * (self.batch.fields().num_columns() + 1)
     }
 
     /// True if the messages may leave in one batch with those of another piece.
@@ -96,6 +120,11 @@ impl Keys {
             order::write(column.view(row), *direction, &mut self.bytes);
         }
         self.ends.push(self.bytes.len());
+    }
+
+    /// The memory of all keys.
+    pub(super) fn memory(&self) -> usize {
+        self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
     }
 
     /// The bytes of all keys.
@@ -145,7 +174,9 @@ impl Chunk {
 
     /// The memory of its messages.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes + self.keys.bytes.capacity() + self.rows.len() * ROW
+        // The numbers of messages are there twice while they are sorted.
+        let order = 2 * self.rows.len() * size_of::<u32>();
+        self.bytes + self.keys.memory() + self.rows.capacity() * size_of::<(u32, u32)>() + order
     }
 
     /// Returns its messages in their order.

@@ -1,9 +1,9 @@
 //! The messages that came so far, in the state directory.
 //!
-//! They are appended to a file of the state directory as they come, one copied batch after the other, and a
-//! checkpoint says how many bytes are its own. A later run reads them and sorts them again. (Rejected: the
-//! sorted files themselves as the state. The messages in memory would have to be written with each
-//! checkpoint, and files that are merged would have to stay until the next one.)
+//! They are appended to a file of the state directory as they come, one copied batch after the other, each
+//! with a checksum, and a checkpoint says how many bytes are its own. A later run reads them and sorts them
+//! again. (Rejected: the sorted files themselves as the state. The messages in memory would have to be
+//! written with each checkpoint, and files that are merged would have to stay until the next one.)
 //!
 //! The file stays until the output is delivered and a checkpoint says so.
 
@@ -25,18 +25,28 @@ struct Saved {
 }
 
 impl Saved {
-    /// Adds a batch.
-    fn add(&mut self, bytes: &[u8]) {
-        let mut both = [0; 16];
+    /// Adds a batch with this head and this number of bytes.
+    fn add(&mut self, head: &[u8; HEAD], bytes: usize) {
+        let mut both = [0; size_of::<u64>() + HEAD];
         both[..8].copy_from_slice(&self.hash.to_le_bytes());
-        both[8..].copy_from_slice(&hash_bytes(bytes).to_le_bytes());
+        both[8..].copy_from_slice(head);
         self.hash = hash_bytes(&both);
-        self.length += (HEAD + bytes.len()) as u64;
+        self.length += (HEAD + bytes) as u64;
     }
 }
 
-/// The size of the length in front of each batch.
-const HEAD: usize = size_of::<u64>();
+/// The size of the head of each batch: its length, its checksum, and the checksum of both.
+const HEAD: usize = 3 * size_of::<u64>();
+
+/// Returns the head of a batch with this length and checksum.
+fn head(length: u64, hash: u64) -> [u8; HEAD] {
+    let mut head = [0; HEAD];
+    head[..8].copy_from_slice(&length.to_le_bytes());
+    head[8..16].copy_from_slice(&hash.to_le_bytes());
+    let own = hash_bytes(&head[..16]);
+    head[16..].copy_from_slice(&own.to_le_bytes());
+    head
+}
 
 /// The output is on its way.
 const OPEN: u8 = 0;
@@ -107,9 +117,10 @@ impl KeptInput {
             Some(file) => file,
             none => none.insert(self.journal.open_output(&name(), self.so_far.length)?),
         };
-        file.append(&(bytes.len() as u64).to_le_bytes())?;
+        let head = head(bytes.len() as u64, hash_bytes(bytes));
+        file.append(&head)?;
         file.append(bytes)?;
-        self.so_far.add(bytes);
+        self.so_far.add(&head, bytes.len());
         Ok(())
     }
 
@@ -202,10 +213,16 @@ impl KeptInput {
         self.journal.read_output(&name(), saved.length, |bytes| {
             rest.extend(bytes);
             let mut at = 0;
-            while let Some(batch) = first(rest.get(at..).unwrap_or_default()) {
-                found.add(batch);
-                at += HEAD + batch.len();
-                take(batch.to_vec())?;
+            loop {
+                match first(rest.get(at..).unwrap_or_default()) {
+                    First::Whole(head, batch) => {
+                        found.add(head, batch.len());
+                        at += HEAD + batch.len();
+                        take(batch.to_vec())?;
+                    }
+                    First::Part => break,
+                    First::Changed => return Err(self.journal.changed_output(&name())),
+                }
             }
             rest.drain(..at);
             Ok(())
@@ -219,8 +236,25 @@ impl KeptInput {
     }
 }
 
-/// Returns the first batch, if all of it is there.
-fn first(bytes: &[u8]) -> Option<&[u8]> {
-    let (length, rest) = bytes.split_first_chunk::<HEAD>()?;
-    rest.get(..usize::try_from(u64::from_le_bytes(*length)).ok()?)
+/// The batch at the beginning of some bytes.
+enum First<'a> {
+    Whole(&'a [u8; HEAD], &'a [u8]),
+    /// The rest of it follows.
+    Part,
+    /// It is damaged. A wrong length would collect the whole file in memory.
+    Changed,
+}
+
+fn first(bytes: &[u8]) -> First<'_> {
+    let Some((found, rest)) = bytes.split_first_chunk::<HEAD>() else { return First::Part };
+    let number = |at: usize| found.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+    let (length, hash) = (number(0).unwrap_or_default(), number(8).unwrap_or_default());
+    if *found != head(length, hash) {
+        return First::Changed;
+    }
+    match usize::try_from(length).ok().and_then(|length| rest.get(..length)) {
+        None => First::Part,
+        Some(batch) if hash_bytes(batch) == hash => First::Whole(found, batch),
+        Some(_) => First::Changed,
+    }
 }

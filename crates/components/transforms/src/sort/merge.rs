@@ -112,7 +112,8 @@ struct Gathered {
 impl Gathered {
     /// Adds a message, unless it does not fit to the others or they have `most` bytes.
     fn add(&mut self, piece: &Arc<Piece>, row: u32, key: &[u8], most: usize) -> bool {
-        let is_full = self.bytes + piece.row_bytes > most || self.rows.len() >= ROWS;
+        let bytes = piece.row_bytes(row) + key.len();
+        let is_full = self.bytes + bytes > most || self.rows.len() >= ROWS;
         if is_full && !self.rows.is_empty() {
             return false;
         }
@@ -128,7 +129,7 @@ impl Gathered {
         };
         self.rows.push((place, row as usize));
         self.keys.push(key);
-        self.bytes += piece.row_bytes;
+        self.bytes += bytes;
         true
     }
 

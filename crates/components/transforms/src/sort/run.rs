@@ -158,6 +158,6 @@ impl Reader {
 
     /// The memory of the messages that it has read.
     pub(super) fn bytes(&self) -> usize {
-        self.block.as_ref().map_or(0, |block| block.piece.bytes() + block.keys.bytes().len())
+        self.block.as_ref().map_or(0, |block| block.piece.bytes() + block.keys.memory())
     }
 }

@@ -61,10 +61,11 @@ fn no_ack(component: &Arc<str>) -> Ack {
 
 /// Returns an ack of one origin that settles these acks. Their own parts would each have all of their
 /// origins, which are as many as the batches that came.
-fn together(component: &Arc<str>, acks: Ack, has_failover: bool) -> Ack {
+fn together(component: &Arc<str>, acks: Ack) -> Ack {
     if acks.is_noop() {
         return acks;
     }
+    let has_failover = acks.has_failover();
     let answer = move |Settlement { outcome, rejected, reason }: Settlement| match (outcome, reason) {
         (Outcome::Rejected, _) => acks.reject(rejected),
         (Outcome::Failed, Some(reason)) => acks.fail(&reason),
@@ -137,13 +138,12 @@ impl Sorting {
         }
         self.output = Some(self.sorter.merge(self.size)?);
         let held = std::mem::replace(&mut self.ack, no_ack(&self.component));
-        let has_failover = held.has_failover();
         let mut all = match &mut self.acks {
             Acks::Checkpoint(kept) => kept.leaves(),
             Acks::Output | Acks::AtOnce => no_ack(&self.component),
         };
         all.merge(held);
-        self.ack = together(&self.component, all, has_failover);
+        self.ack = together(&self.component, all);
         self.send(out)
     }
 

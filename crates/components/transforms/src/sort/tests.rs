@@ -333,3 +333,69 @@ fn a_file_that_was_changed_is_refused() {
     let refused = sorting("by: payload", &context, 0).restore(saved).unwrap_err().full();
     assert!(refused.contains("is damaged"), "{refused}");
 }
+
+/// A length that was changed would have collected the whole file in memory, and changed messages would have
+/// been read.
+#[test]
+fn a_batch_that_was_changed_is_refused_before_it_is_read() {
+    for at in [5, 12, 20, 24, 90] {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
+        let context = Context { resumes: true, journal, ..testing::context() };
+        let (mut transform, mut out) = (sorting("by: payload", &context, 0), Outputs::new("test".into()));
+        transform.apply(testing::batch(["b", "a"]), &mut out).unwrap();
+        transform.pre_commit().unwrap();
+        let saved = transform.state().unwrap();
+        let file = std::fs::read_dir(folder.path().join("unfinished")).unwrap().next().unwrap().unwrap();
+        let mut bytes = std::fs::read(file.path()).unwrap();
+        bytes[at] ^= 0x40;
+        std::fs::write(file.path(), bytes).unwrap();
+        let refused = sorting("by: payload", &context, 0).restore(saved).unwrap_err().full();
+        assert!(refused.contains("is damaged"), "{at}: {refused}");
+    }
+}
+
+/// By the average size of the messages that came together, the large ones would have been one batch.
+#[test]
+fn large_messages_that_are_neighbours_leave_in_batches_of_the_usual_size() {
+    let context = Context { batch_bytes: 64 << 10, ..testing::context() };
+    let mut transform = testing::options::<Sort>("by: payload").sorting(&context).unwrap();
+    let mut out = Outputs::new("test".into());
+    let large = "a".repeat(40 << 10);
+    for _ in 0..8 {
+        let small = std::iter::repeat_n("b".to_owned(), 999);
+        transform.apply(testing::batch(small.chain([large.clone()])), &mut out).unwrap();
+    }
+    transform.finish(&mut out).unwrap();
+    let mut found = 0;
+    loop {
+        for (_, batch) in out.take() {
+            assert!(batch.payload_bytes() <= 64 << 10, "{}", batch.payload_bytes());
+            found += batch.rows();
+            batch.settle(Outcome::Delivered);
+        }
+        if out.take_held().is_none() {
+            break;
+        }
+        transform.resume(&mut out).unwrap();
+    }
+    assert_eq!(found, 8000);
+}
+
+/// A failover would deliver messages of which the state says that they failed.
+#[test]
+fn messages_of_a_state_are_not_left_to_a_failover() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
+    let resuming = Context { resumes: true, journal, ..testing::context() };
+    for (context, expected) in [(Context { rereads: false, ..resuming.clone() }, true), (resuming, false)] {
+        let (mut transform, mut out) = (sorting("by: payload", &context, 100), Outputs::new("test".into()));
+        let ack = Ack::with_failover("test".into(), |_| {});
+        transform.apply(testing::batch_with(["a"], ack), &mut out).unwrap();
+        transform.finish(&mut out).unwrap();
+        let (_, batch) = out.take().remove(0);
+        assert_eq!(batch.ack().has_failover(), expected);
+        batch.settle(Outcome::Delivered);
+        assert_eq!(sent(&mut transform, &mut out), [""; 0]);
+    }
+}
