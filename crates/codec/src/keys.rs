@@ -2,9 +2,21 @@
 //!
 //! A key is a hash of 128 bits. Among a billion keys, the chance that two collide is one in 10^20. So the
 //! keys themselves need not be kept.
+//!
+//! XXH3 without a secret has the same hash for two keys that someone has computed: in an input of 64 bytes,
+//! four words that make a product zero are enough. So a transform that takes equal hashes for equal keys
+//! hashes under a [`Secret`], by SipHash. XXH3 with a secret was rejected: it is faster, but promises nothing
+//! for inputs that are chosen. To keep and compare the keys was rejected: memory would depend on their
+//! length.
+
+use std::{fmt, io};
 
 use arrow_array::{Array, ArrayRef, BinaryViewArray, cast::AsArray};
 use arrow_schema::{DataType, Field};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use siphasher::sip128::SipHasher13;
 use thalweg_record::{Batch, PAYLOAD, PayloadWriter};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128, xxh3_128_with_seed};
 
@@ -89,13 +101,26 @@ pub fn hash_bytes(bytes: &[u8]) -> u64 {
 }
 
 /// Computes the key of each message: a hash of the values of these columns. Replaces the contents of
-/// `hashes`.
+/// `hashes`. It is the same in each run and for everyone: for choices that must not change. A transform that
+/// takes equal hashes for equal keys uses a [`Secret`].
 pub fn hash_keys(batch: &Batch, names: &[String], seed: u64, hashes: &mut Vec<u128>) {
+    hash_columns(batch, names, hashes, |value| xxh3_128_with_seed(value, seed), xxh3_128);
+}
+
+/// Computes the hash of each message from those of its values. `of_value` hashes a value, `of_both` the bytes
+/// of two hashes.
+fn hash_columns(
+    batch: &Batch,
+    names: &[String],
+    hashes: &mut Vec<u128>,
+    of_value: impl Fn(&[u8]) -> u128,
+    of_both: impl Fn(&[u8]) -> u128,
+) {
     hashes.clear();
     for (number, name) in names.iter().enumerate() {
         let column = bytes_of(batch, name);
         let hash = |row: usize| match &column {
-            Some(column) if column.is_valid(row) => xxh3_128_with_seed(column.value(row), seed),
+            Some(column) if column.is_valid(row) => of_value(column.value(row)),
             _ => NULL,
         };
         if number == 0 {
@@ -105,9 +130,63 @@ pub fn hash_keys(batch: &Batch, names: &[String], seed: u64, hashes: &mut Vec<u1
                 let mut both = [0; 32];
                 both[..16].copy_from_slice(&so_far.to_le_bytes());
                 both[16..].copy_from_slice(&hash(row).to_le_bytes());
-                *so_far = xxh3_128(&both);
+                *so_far = of_both(&both);
             }
         }
+    }
+}
+
+/// The secret of a transform that takes equal hashes for equal keys. Without it, no one can make two keys
+/// with the same hash. It is drawn when there is no state, and a state that has hashes has it too: as text,
+/// in base64.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Secret([u8; 16]);
+
+impl Secret {
+    /// Draws a secret.
+    ///
+    /// # Errors
+    /// If the system has no random numbers.
+    pub fn random() -> io::Result<Self> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes)?;
+        Ok(Self(bytes))
+    }
+
+    /// Returns a secret for one purpose: hashes under it say nothing of those for another one.
+    pub fn derived(&self, purpose: &str) -> Self {
+        let hash = SipHasher13::new_with_key(&self.0).hash(purpose.as_bytes());
+        Self(u128::from(hash).to_le_bytes())
+    }
+
+    /// Computes the key of each message: a hash of the values of these columns, by SipHash-1-3 with 128 bits.
+    /// Replaces the contents of `hashes`.
+    pub fn hash_keys(&self, batch: &Batch, names: &[String], hashes: &mut Vec<u128>) {
+        let hasher = SipHasher13::new_with_key(&self.0);
+        let hash = |bytes: &[u8]| u128::from(hasher.hash(bytes));
+        hash_columns(batch, names, hashes, hash, hash);
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+impl From<Secret> for String {
+    fn from(secret: Secret) -> Self {
+        STANDARD.encode(secret.0)
+    }
+}
+
+impl TryFrom<String> for Secret {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let bytes = STANDARD.decode(text).ok().and_then(|bytes| bytes.try_into().ok());
+        bytes.map(Self).ok_or("the secret of its hashes is damaged")
     }
 }
 
@@ -117,6 +196,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow_array::{Int64Array, StringViewArray};
+    use proptest::prelude::*;
     use thalweg_record::testing;
 
     #[test]
@@ -161,5 +241,59 @@ mod tests {
         assert_eq!(keys.iter().collect::<std::collections::HashSet<_>>().len(), 4);
         hash_keys(&batch, &["nothing".into()], 0, &mut keys);
         assert_eq!(keys, [NULL; 5]);
+    }
+
+    #[test]
+    fn a_secret_for_a_purpose_is_the_same_each_time_and_another_one_than_that_for_others() {
+        let secret = Secret::random().unwrap();
+        assert_eq!(secret.derived("a"), secret.derived("a"));
+        assert_ne!(secret.derived("a"), secret.derived("b"));
+        assert_ne!(secret.derived(""), secret);
+    }
+
+    #[test]
+    fn a_secret_is_read_back_as_it_was_and_shown_to_no_one() {
+        let [one, other] = [(); 2].map(|()| Secret::random().unwrap());
+        assert_ne!(one, other);
+        let text = serde_json::to_string(&one).unwrap();
+        assert_eq!(serde_json::from_str::<Secret>(&text).unwrap(), one);
+        assert_eq!(format!("{one:?}"), "Secret(..)");
+        for damaged in ["\"\"", "\"AAAA\"", "\"?\"", "5"] {
+            assert!(serde_json::from_str::<Secret>(damaged).is_err(), "{damaged}");
+        }
+    }
+
+    type Pair = (Option<String>, Option<String>);
+
+    proptest! {
+        /// With every secret, keys are equal where all values are, and nowhere else.
+        #[test]
+        fn which_keys_are_equal_does_not_depend_on_the_secret(
+            pairs in prop::collection::vec((any::<Option<bool>>(), any::<Option<bool>>()), 1..20),
+            texts in ("[ab]{0,2}", "\\PC{0,40}"),
+            secrets in any::<[[u8; 16]; 2]>(),
+        ) {
+            let text = |chosen: bool| if chosen { texts.0.clone() } else { texts.1.clone() };
+            let pairs = pairs.into_iter().map(|(one, other)| (one.map(text), other.map(text)));
+            let pairs: Vec<Pair> = pairs.collect();
+            let ones: StringViewArray = pairs.iter().map(|(one, _)| one.clone()).collect();
+            let others: StringViewArray = pairs.iter().map(|(_, other)| other.clone()).collect();
+            let batch = testing::batch(vec![""; pairs.len()])
+                .set_fields([
+                    (Field::new("one", DataType::Utf8View, true), Arc::new(ones) as ArrayRef),
+                    (Field::new("other", DataType::Utf8View, true), Arc::new(others) as ArrayRef),
+                ])
+                .unwrap();
+            let names = ["one".to_owned(), "other".to_owned()];
+            for secret in secrets {
+                let mut keys = Vec::new();
+                Secret(secret).hash_keys(&batch, &names, &mut keys);
+                for (row, pair) in pairs.iter().enumerate() {
+                    for (other, other_pair) in pairs.iter().enumerate() {
+                        prop_assert_eq!(keys[row] == keys[other], pair == other_pair);
+                    }
+                }
+            }
+        }
     }
 }

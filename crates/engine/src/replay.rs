@@ -29,7 +29,7 @@ use crate::component::{Context, FileSink, Flow, InFlight, Sink, SinkConfig, Sour
 use crate::graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, To};
 use crate::kept::{alike, restore};
 use crate::store::{DeadLetter, DeadLetterId, KeptFile};
-use crate::{Checkpoint, Error, Reading, SourceOutput, Store, Summary};
+use crate::{Checkpoint, DeadLetterLimits, Error, Reading, SourceOutput, Store, Summary};
 
 /// The kind of the sources that send letters.
 pub const KIND: &str = "dead_letters";
@@ -368,7 +368,7 @@ fn nothing_of(graph: &Graph) -> Graph {
     Graph {
         memory: graph.memory,
         state: graph.state.clone(),
-        dead_letters: graph.dead_letters,
+        dead_letters: with_room(graph.dead_letters),
         buffers: graph.buffers,
         temporary: graph.temporary.clone(),
         unknown_fields: graph.unknown_fields,
@@ -376,6 +376,17 @@ fn nothing_of(graph: &Graph) -> Graph {
         sources: Vec::new(),
         pipelines: Vec::new(),
         sinks: Vec::new(),
+    }
+}
+
+/// The limits of dead letters during a replay. A letter that is rejected again is beside the old one until
+/// that one is removed, with all before it. At the limit, a replay would wait for itself, or drop the letters
+/// that it processes.
+fn with_room(limits: DeadLetterLimits) -> DeadLetterLimits {
+    DeadLetterLimits {
+        max_bytes: limits.max_bytes.bytes().saturating_mul(2).into(),
+        max_count: limits.max_count.saturating_mul(2),
+        ..limits
     }
 }
 

@@ -102,6 +102,29 @@ fn messages_are_counted_once_when_a_run_is_killed() {
     }
 }
 
+/// Open groups are in the checkpoint, and merged messages leave once.
+#[test]
+fn messages_are_merged_once_when_a_run_is_killed() {
+    let groups: Vec<String> = (0..LINES)
+        .step_by(300)
+        .map(|first| {
+            let last = (first + 300).min(LINES) - 1;
+            (first..=last).map(|number| number.to_string()).collect::<Vec<_>>().join(" ")
+        })
+        .collect();
+    for options in ["max_count: 300", "starts_when: 'CAST(payload AS BIGINT) % 300 = 0'"] {
+        let transforms = format!("{{ reduce: {{ {options}, merge: {{ payload: concat }} }} }}");
+        for sink in ["file: { path: out/all.txt }", "objects: { url: out/all.txt, part_size: 4KiB }"] {
+            for failpoint in
+                ["checkpoint.after=kill@4", "checkpoint.before=kill@5", "pre_commit.after=kill@3"]
+            {
+                let found = killed_at(failpoint, &transforms, sink);
+                assert!(found == groups, "{options} {sink}, {failpoint}: {} lines", found.len());
+            }
+        }
+    }
+}
+
 /// The messages so far are in the checkpoint, and the output of a killed run leaves again as a whole.
 #[test]
 fn messages_are_sorted_once_when_a_run_is_killed() {

@@ -63,6 +63,8 @@ mod redis;
 #[cfg(target_os = "linux")]
 mod reload;
 mod remarks;
+#[cfg(target_os = "linux")]
+mod replays;
 mod running;
 #[cfg(target_os = "linux")]
 mod schedule;

@@ -324,7 +324,7 @@ pipelines:
     from: in
     transforms:
       - remap: { source: x }
-      - reduce: {}
+      - merge: {}
     to: out
 sinks: { out: console }
 ";

@@ -1,8 +1,9 @@
 //! Passes messages whose values differ from those before them.
 //!
-//! Values are compared by hashes of 128 bits, as keys are. With `by_at_least`, numbers are kept themselves
-//! and compared with those of the last message that passed: a comparison with the message before would never
-//! pass a value that drifts slowly.
+//! Values are compared by hashes of 128 bits, as keys are. They are computed under a secret, which the state
+//! has too: otherwise a sender could make a change that is taken for none. With `by_at_least`, numbers are
+//! kept themselves and compared with those of the last message that passed: a comparison with the message
+//! before would never pass a value that drifts slowly.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
@@ -13,13 +14,13 @@ use arrow_schema::DataType;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use thalweg_codec::keys::{hash_bytes, hash_keys};
+use thalweg_codec::keys::Secret;
 use thalweg_config::List;
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, INTRINSIC, PAYLOAD};
 
 use crate::last_values::{Kind, LastValues};
-use crate::value::bits;
+use crate::scalar::bits;
 
 /// Passes a message if its values differ from those of the message before it with the same key, and filters
 /// the others.
@@ -128,7 +129,7 @@ impl TransformConfig for Changes {
             fields: self.fields.to_vec(),
             by_at_least: self.by_at_least,
             rest: self.rest,
-            last: LastValues::new(context, options, self.max_keys, bytes),
+            last: LastValues::new(context, crate::new_secret()?, options, self.max_keys, bytes),
             hashes: Vec::new(),
         }))
     }
@@ -192,9 +193,10 @@ struct Comparing {
 impl Comparing {
     /// Returns what is compared.
     fn columns(&self, batch: &Batch) -> Vec<Column> {
+        let secret = self.last.secret();
         let hashed = |names: &[String]| {
             let mut hashes = Vec::new();
-            hash_keys(batch, names, 0, &mut hashes);
+            secret.hash_keys(batch, names, &mut hashes);
             hashes
         };
         if self.by_at_least.is_some() {
@@ -207,14 +209,14 @@ impl Comparing {
         let hashes = match (self.fields.is_empty(), batch.fields().num_columns()) {
             (false, _) => hashed(&self.fields),
             (true, 0) => hashed(&[PAYLOAD.to_owned()]),
-            (true, _) => of_all(batch),
+            (true, _) => of_all(batch, secret),
         };
         vec![Column { hashes, numbers: None }]
     }
 }
 
 /// Returns a hash of all fields but times. It does not depend on fields that are NULL, nor on the order.
-fn of_all(batch: &Batch) -> Vec<u128> {
+fn of_all(batch: &Batch, secret: Secret) -> Vec<u128> {
     let mut all = vec![0_u128; batch.rows()];
     let mut hashes = Vec::new();
     let schema = batch.fields().schema();
@@ -222,8 +224,8 @@ fn of_all(batch: &Batch) -> Vec<u128> {
         if matches!(field.data_type(), DataType::Timestamp(..)) {
             continue;
         }
-        let seed = hash_bytes(field.name().as_bytes());
-        hash_keys(batch, std::slice::from_ref(field.name()), seed, &mut hashes);
+        let of_field = secret.derived(field.name());
+        of_field.hash_keys(batch, std::slice::from_ref(field.name()), &mut hashes);
         let nulls = column.logical_nulls();
         for (row, (all, hash)) in all.iter_mut().zip(&hashes).enumerate() {
             if nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)) {
@@ -248,7 +250,7 @@ impl Transform for Comparing {
         hashes.clear();
         match self.keys.is_empty() {
             true => hashes.resize(batch.rows(), 0),
-            false => hash_keys(&batch, &self.keys, 0, &mut hashes),
+            false => self.last.secret().hash_keys(&batch, &self.keys, &mut hashes),
         }
         let columns = self.columns(&batch);
         let least = self.by_at_least.unwrap_or_default();
@@ -475,5 +477,22 @@ mod tests {
         assert_eq!(passes(&mut *without, "a"), 1);
         assert_ne!(without.state().unwrap(), still);
         assert_eq!(without.state(), None);
+    }
+
+    /// Under another secret, each value would be a change.
+    #[test]
+    fn each_new_state_has_a_secret_of_its_own_and_a_later_run_has_that_of_the_state() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
+        let context = Context { resumes: true, journal, ..testing::context() };
+        let build = || testing::options::<Changes>("{}").build(&context).unwrap();
+        let (mut first, mut second, mut later) = (build(), build(), build());
+        let (first, second) = (first.state().unwrap(), second.state().unwrap());
+        assert_ne!(first["secret"], second["secret"]);
+        later.restore(first.clone()).unwrap();
+        let mut out = Outputs::new("test".into());
+        later.apply(testing::batch(["a"]), &mut out).unwrap();
+        later.pre_commit().unwrap();
+        assert_eq!(later.state().unwrap()["secret"], first["secret"]);
     }
 }

@@ -15,6 +15,7 @@ use hashbrown::HashMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use thalweg_codec::keys::Secret;
 use thalweg_engine::{Context, Error, Journal};
 
 use crate::kept::Kept;
@@ -52,6 +53,8 @@ pub(crate) struct LastValues<V> {
     order: VecDeque<(u128, u64)>,
     next: u64,
     max_keys: usize,
+    /// That of the hashes.
+    secret: Secret,
     /// The bytes of values on the heap.
     heap: usize,
     memory: Kept,
@@ -67,6 +70,8 @@ pub(crate) struct LastValues<V> {
 struct Saved {
     /// The options that determine what the values are.
     options: String,
+    /// That of the hashes, if there are values.
+    secret: Option<Secret>,
     /// The first of the entries, and the one after the last.
     first: u64,
     next: u64,
@@ -89,13 +94,19 @@ struct Notes {
 
 impl<V: Kind> LastValues<V> {
     /// Keeps the values of at most `max_keys` keys, and of fewer with little memory. A value has `bytes` on
-    /// the heap. `options` describes what they are of.
-    pub(crate) fn new(context: &Context, options: String, max_keys: usize, bytes: usize) -> Self {
+    /// the heap. `options` describes what they are of, and `secret` is that of the hashes without a state.
+    pub(crate) fn new(
+        context: &Context,
+        secret: Secret,
+        options: String,
+        max_keys: usize,
+        bytes: usize,
+    ) -> Self {
         let most = context.memory.budget().limit() / PART / (KEY + bytes);
         let journal = context.journal.clone().filter(|_| context.resumes && context.rereads);
         let notes = journal.map(|journal| Notes {
             journal,
-            now: Saved { options, first: 0, next: 0 },
+            now: Saved { options, secret: Some(secret), first: 0, next: 0 },
             count: 0,
             end: 0,
             old: Vec::new(),
@@ -107,12 +118,18 @@ impl<V: Kind> LastValues<V> {
             order: VecDeque::new(),
             next: 0,
             max_keys: max_keys.min(most).max(1),
+            secret,
             heap: 0,
             memory: Kept::new(&context.memory),
             notes,
             has_moved: false,
             is_stale: false,
         }
+    }
+
+    /// Returns the secret of the hashes.
+    pub(crate) fn secret(&self) -> Secret {
+        self.secret
     }
 
     /// Messages come.
@@ -248,6 +265,7 @@ impl<V: Kind> LastValues<V> {
     }
 
     fn read(&mut self, notes: &mut Notes, saved: Saved) -> Result<(), Error> {
+        let Some(secret) = saved.secret else { return Ok(()) };
         let names = notes.journal.names(PREFIX)?;
         let is_needed = |found: &String| {
             let number = found.strip_prefix(PREFIX).and_then(|number| number.parse::<u64>().ok());
@@ -268,6 +286,7 @@ impl<V: Kind> LastValues<V> {
             }
         }
         others.iter().try_for_each(|other| notes.journal.forget(other))?;
+        self.secret = secret;
         notes.is_clean = true;
         notes.end = self.next;
         notes.told = Some(saved.clone());

@@ -13,7 +13,9 @@
 mod access_log;
 mod base64;
 mod captures;
+mod clock;
 mod conditions;
+mod entries;
 mod expansion;
 mod headers;
 mod kept;
@@ -22,12 +24,15 @@ mod last_values;
 mod numbered;
 mod objects;
 mod on_error;
+mod open;
 mod pairs;
 mod pseudonym;
 mod quoted;
+mod saved;
+mod scalar;
 mod selection;
+mod sum;
 mod text_parser;
-mod value;
 
 thalweg_engine::components! {
     transform add_id::AddId;
@@ -72,6 +77,7 @@ thalweg_engine::components! {
     transform parse_w3c::ParseW3c;
     transform parse_xml::ParseXml;
     transform redact::Redact;
+    transform reduce::Reduce;
     transform rename::Rename;
     transform replace::Replace;
     transform route::Route;
@@ -89,11 +95,19 @@ thalweg_engine::components! {
     transform trim_to_bounds::TrimToBounds;
 }
 
+use thalweg_codec::keys::Secret;
 use thalweg_codec::payload;
 
 /// The default of an option that names the separator of parts.
 fn comma() -> String {
     ",".to_owned()
+}
+
+/// Draws the secret under which a transform hashes keys.
+fn new_secret() -> Result<Secret, thalweg_engine::Error> {
+    Secret::random().map_err(|error| {
+        thalweg_engine::Error::permanent("the system has no random numbers").caused_by(error)
+    })
 }
 
 /// The error of a state that this version cannot read.

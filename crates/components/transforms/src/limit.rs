@@ -19,7 +19,7 @@ use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, T
 use thalweg_record::{Batch, INTRINSIC, Share};
 
 use crate::kept::Kept;
-use thalweg_codec::keys::hash_keys;
+use thalweg_codec::keys::Secret;
 
 /// Limits the rate of messages.
 ///
@@ -143,7 +143,7 @@ impl TransformConfig for Limit {
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
-        Ok(Box::new(self.limiter(&context.memory, Instant::now)))
+        Ok(Box::new(self.limiter(&context.memory, Instant::now)?))
     }
 }
 
@@ -161,15 +161,16 @@ impl Limit {
         (self.rate / self.per.duration().as_secs_f64()).clamp(f64::MIN_POSITIVE, f64::MAX)
     }
 
-    fn limiter(&self, memory: &Share, now: fn() -> Instant) -> Limiter {
+    fn limiter(&self, memory: &Share, now: fn() -> Instant) -> Result<Limiter, Error> {
         let per_second = self.per_second();
         let least = if self.on_excess == OnExcess::Wait { per_second * FINEST } else { 0.0 };
-        Limiter {
+        Ok(Limiter {
             per_second,
             burst: self.burst.unwrap_or(self.rate).max(1.0).max(least),
             on_excess: self.on_excess,
             reason: format!("exceeds the limit of {} messages per {}", self.rate, self.per),
             key: self.key.iter().cloned().collect(),
+            secret: crate::new_secret()?,
             max_keys: self.max_keys.max(1),
             single: None,
             has_changed: false,
@@ -180,7 +181,7 @@ impl Limit {
             waiting: VecDeque::new(),
             passed: 0,
             now,
-        }
+        })
     }
 }
 
@@ -190,6 +191,8 @@ struct Limiter {
     on_excess: OnExcess,
     reason: String,
     key: Vec<String>,
+    /// That of the hashes of keys. They are in no state.
+    secret: Secret,
     max_keys: usize,
     single: Option<Bucket>,
     /// True if a message has passed since the state was last asked for.
@@ -245,7 +248,7 @@ impl Limiter {
             return BooleanBuffer::collect_bool(batch.rows(), |_| bucket.take());
         }
         let full = Bucket { tokens: self.burst, filled: now };
-        hash_keys(batch, &self.key, 0, &mut self.hashes);
+        self.secret.hash_keys(batch, &self.key, &mut self.hashes);
         let mut hashes = self.hashes.iter();
         let passing = BooleanBuffer::collect_bool(batch.rows(), |_| {
             let Some(&key) = hashes.next() else { return true };
@@ -386,7 +389,7 @@ mod tests {
     /// Sends batches at the given seconds. Returns the messages of each that passed, and how many were
     /// rejected.
     fn run(yaml: &str, batches: &[(f64, &[&str])]) -> Vec<(String, usize)> {
-        let mut limiter = testing::options::<Limit>(yaml).limiter(&testing::context().memory, now);
+        let mut limiter = testing::options::<Limit>(yaml).limiter(&testing::context().memory, now).unwrap();
         let mut out = Outputs::new("test".into());
         let mut given = Vec::new();
         for (second, lines) in batches {
@@ -406,7 +409,7 @@ mod tests {
 
     /// Sends batches of these sizes as fast as they pass. Returns the time of each message.
     fn times(yaml: &str, sizes: &[usize], late: Duration) -> Vec<Duration> {
-        let mut limiter = testing::options::<Limit>(yaml).limiter(&testing::context().memory, now);
+        let mut limiter = testing::options::<Limit>(yaml).limiter(&testing::context().memory, now).unwrap();
         let mut out = Outputs::new("test".into());
         let (mut times, mut number, mut expected) = (Vec::new(), 0, 0);
         PASSED.set(Duration::ZERO);
@@ -482,8 +485,9 @@ mod tests {
 
     #[test]
     fn tokens_that_rounding_keeps_just_below_one_are_waited_for() {
-        let mut limiter =
-            testing::options::<Limit>("{rate: 1000, burst: 1}").limiter(&testing::context().memory, now);
+        let mut limiter = testing::options::<Limit>("{rate: 1000, burst: 1}")
+            .limiter(&testing::context().memory, now)
+            .unwrap();
         PASSED.set(Duration::ZERO);
         limiter.single = Some(Bucket { tokens: 1.0 - 1e-12, filled: now() });
         let mut out = Outputs::new("test".into());
@@ -498,6 +502,7 @@ mod tests {
         let build = || {
             testing::options::<Limit>("{rate: 1, per: 365d, burst: 3, on_excess: drop}")
                 .limiter(&testing::context().memory, Instant::now)
+                .unwrap()
         };
         let mut out = Outputs::new("test".into());
         let mut first = build();
@@ -516,7 +521,8 @@ mod tests {
     #[test]
     fn buckets_of_keys_are_full_after_a_restart() {
         let yaml = "{rate: 1, per: 365d, burst: 1, key: payload, on_excess: drop}";
-        let mut limiter = testing::options::<Limit>(yaml).limiter(&testing::context().memory, Instant::now);
+        let mut limiter =
+            testing::options::<Limit>(yaml).limiter(&testing::context().memory, Instant::now).unwrap();
         let mut out = Outputs::new("test".into());
         limiter.apply(testing::batch(["a", "a"]), &mut out).unwrap();
         assert_eq!((out.take().len(), limiter.state()), (1, None));

@@ -100,7 +100,9 @@ pub struct Context {
     /// True if sinks append to the output of earlier runs: with `--state`, when dead letters are replayed,
     /// and in place of a component of a configuration that was reloaded.
     pub resumes: bool,
-    /// True if the messages are dead letters that are processed again, and no checkpoints are saved.
+    /// True if the messages are dead letters that are processed again, and no checkpoint has a state of the
+    /// component: no checkpoints are saved, or it is a transform that [replays
+    /// apart](TransformConfig::replays_apart).
     pub is_replay: bool,
     /// True if every source sends again what no checkpoint covers, so that a sink must cut off what it wrote
     /// since. False if some messages come only once (a datagram, for example): whole messages stay, and

@@ -105,6 +105,14 @@ impl Step {
         }
     }
 
+    /// True if a replay of dead letters has a state of its own.
+    pub fn replays_apart(&self) -> bool {
+        match self {
+            Step::Messages(config) => config.replays_apart(),
+            Step::Waits(_) | Step::Files(_) | Step::FileReader(_) | Step::Marker => false,
+        }
+    }
+
     /// True if a message that comes again may have another result than before.
     pub fn remembers(&self) -> bool {
         match self {

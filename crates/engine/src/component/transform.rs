@@ -185,6 +185,14 @@ pub trait TransformConfig: Send + Sync {
         false
     }
 
+    /// True if a replay of dead letters has a state of its own, which is neither restored nor saved. A
+    /// transform that collects messages until a time or a number needs this: letters would be late for the
+    /// windows of the service, and the end of the replay would end these windows. False if a replay must know
+    /// what the service did: which numbers are taken, or which keys have passed.
+    fn replays_apart(&self) -> bool {
+        false
+    }
+
     /// True if a message that comes again, because a transaction was aborted, may have another result than
     /// before.
     fn remembers(&self) -> bool {

@@ -100,6 +100,7 @@ pub const ALL: &[Transform] = &[
     one("parse_xml", "{}"),
     one("rename", "{ a: b }"),
     one("redact", "{ find: [email, card, ip, iban], keep_last: 4 }"),
+    any("reduce", "{ starts_when: \"payload LIKE '%e%'\", max_count: 3 }"),
     one("replace", "{ search: e, with: ee }"),
     one("route", "{ long: \"octet_length(payload) > 20\" }"),
     one("route_by", "{ outputs: { failures: error }, prefix_until: ': ' }"),

@@ -9,7 +9,8 @@ use thalweg_codec::keys::hash_bytes;
 use super::distinct::Distinct;
 use super::function::Kind;
 use super::sketch::Sketch;
-use crate::value::{Number, Scalar, View, bits};
+use crate::scalar::{Scalar, View};
+use crate::sum::Sum;
 
 /// The state of a function for one group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,68 +24,6 @@ pub(super) enum Accumulator {
     Quantile(Sketch),
     First(Scalar),
     Last(Scalar),
-}
-
-/// The sum of numbers. That of integers is exact, that of floats is compensated (Neumaier).
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Sum {
-    count: u64,
-    /// The sum of the integers: its upper and lower 64 bits.
-    upper: i64,
-    lower: u64,
-    has_floats: bool,
-    #[serde(with = "bits")]
-    floats: f64,
-    #[serde(with = "bits")]
-    compensation: f64,
-}
-
-impl Sum {
-    fn whole(&self) -> i128 {
-        (i128::from(self.upper) << 64) | i128::from(self.lower)
-    }
-
-    fn add(&mut self, number: Number) {
-        self.count = self.count.saturating_add(1);
-        match number {
-            Number::Int(value) => {
-                let sum = self.whole().saturating_add(i128::from(value));
-                (self.upper, self.lower) = ((sum >> 64) as i64, sum as u64);
-            }
-            Number::Float(value) => {
-                self.has_floats = true;
-                let sum = self.floats + value;
-                if sum.is_finite() {
-                    self.compensation += match self.floats.abs() >= value.abs() {
-                        true => (self.floats - sum) + value,
-                        false => (value - sum) + self.floats,
-                    };
-                } else {
-                    self.compensation = 0.0;
-                }
-                self.floats = sum;
-            }
-        }
-    }
-
-    fn as_float(&self) -> f64 {
-        self.whole() as f64 + (self.floats + self.compensation)
-    }
-
-    fn sum(&self) -> Scalar {
-        match i64::try_from(self.whole()) {
-            _ if self.count == 0 => Scalar::Null,
-            Ok(sum) if !self.has_floats => Scalar::Int(sum),
-            _ => Scalar::Float(self.as_float()),
-        }
-    }
-
-    fn mean(&self) -> Scalar {
-        match self.count {
-            0 => Scalar::Null,
-            count => Scalar::Float(self.as_float() / count as f64),
-        }
-    }
 }
 
 /// Returns a hash that equal values have. Integers are equal to floats of the same value.

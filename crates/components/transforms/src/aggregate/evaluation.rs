@@ -9,7 +9,7 @@ use thalweg_record::Batch;
 use super::function::Kind;
 use super::running::{Aggregator, Applied};
 use super::timing::is_usable;
-use crate::value::{Column, View};
+use crate::scalar::{Column, View};
 
 /// The longest text of a key, or of a value that is kept, in bytes.
 const LONGEST: usize = 16 << 10;

@@ -3,8 +3,8 @@
 //! Keys are hashes of 128 bits, as in `dedupe`, and the values of a key are copied once for each group. Each
 //! function has an accumulator for each group (`accumulator`, `distinct`, `sketch`), and each window a list
 //! of groups (`window`). Which windows a message is in is decided by `timing`, one message after the other,
-//! so that results do not depend on how messages are divided into batches. `kept` has the open windows in
-//! checkpoints.
+//! so that results do not depend on how messages are divided into batches. `crate::open` has the open windows
+//! in checkpoints.
 //!
 //! See docs/decisions/108-aggregates-hold-acks-or-state.md.
 
@@ -12,7 +12,6 @@ mod accumulator;
 mod distinct;
 mod evaluation;
 mod function;
-mod kept;
 mod running;
 mod sketch;
 #[cfg(test)]
@@ -35,11 +34,12 @@ use thalweg_engine::{Component, Context, Error, FieldUse, KnownFields, Mistake, 
 use thalweg_expression::{Evaluator, Expression};
 use thalweg_record::{INTRINSIC, is_metadata};
 
+use crate::clock::now;
 use crate::kept::Kept;
-use crate::value::field;
+use crate::open::Acks;
+use crate::scalar::field;
 use function::Function;
-use kept::KeptWindows;
-use running::{Acks, Aggregator, Applied, now};
+use running::{Aggregator, Applied};
 use timing::{MOST, Spans, Timing, micros};
 use window::{END, START};
 
@@ -64,6 +64,10 @@ use window::{END, START};
 ///
 /// The results of all windows also leave at the end of the input. If a later run with the same state reads
 /// more messages of a window, further results of it follow.
+///
+/// `errors replay` counts dead letters in windows of their own: no letter is late, and the windows that the
+/// state has stay open. Letters are replayed in parts of about a quarter of `memory`, and the results leave
+/// at the end of each part.
 ///
 /// Messages that cannot be counted leave by `errors`: a value that is not a number, a key of more than 16
 /// KiB, or a new group if there are `max_groups` or the groups use an eighth of `memory`.
@@ -261,19 +265,13 @@ impl Aggregate {
         });
         let shown = Arc::new(AtomicU64::new(0));
         let count = shown.clone();
-        let help = "The groups of open windows.";
+        let help = "The open groups.";
         context.details.show_gauge("groups", help, move || count.load(Relaxed));
-        let timing = self.timing();
+        // Letters come in the order in which they were rejected, so their times say nothing of their windows.
+        let timing = if context.is_replay { self.timing().without_end() } else { self.timing() };
         let watermark = if matches!(timing, Timing::Event(..)) { i64::MIN } else { 0 };
-        let journal = context.journal.clone().filter(|_| context.resumes && context.rereads);
-        let acks = match journal {
-            Some(journal) => {
-                let windows = KeptWindows::new(journal, self.description(), watermark, &context.name);
-                Acks::Checkpoint(Box::new(windows))
-            }
-            None if context.starts_over && !context.resumes => Acks::AtOnce,
-            None => Acks::Results,
-        };
+        let secret = crate::new_secret()?;
+        let acks = Acks::new(context, || self.description(), secret, watermark);
         let functions: Vec<Applied> = functions.collect();
         let kinds: Vec<_> = functions.iter().map(|function| function.kind).collect();
         Ok(Aggregator {
@@ -287,7 +285,7 @@ impl Aggregate {
             kinds,
             time: time.transpose()?,
             timing,
-            idle_timeout: self.idle_timeout.map(TimeSpan::duration),
+            idle_timeout: self.idle_timeout.filter(|_| !context.is_replay).map(TimeSpan::duration),
             on_late: self.on_late,
             max_groups: self.max_groups,
             most: budget.limit() / 8,
@@ -300,6 +298,7 @@ impl Aggregate {
             held: 0,
             acks,
             last: Instant::now(),
+            secret,
             hashes: Vec::new(),
             scratch: Vec::new(),
             now,
@@ -342,6 +341,10 @@ impl TransformConfig for Aggregate {
     }
 
     fn is_sequential(&self) -> bool {
+        true
+    }
+
+    fn replays_apart(&self) -> bool {
         true
     }
 

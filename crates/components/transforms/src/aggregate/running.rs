@@ -7,39 +7,30 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use arrow_array::BooleanArray;
 use serde_json::Value;
-use thalweg_codec::keys::hash_keys;
+use thalweg_codec::keys::Secret;
 use thalweg_engine::{Error, Outputs, Transform};
 use thalweg_expression::Evaluator;
-use thalweg_record::{Ack, Batch, Meta, Outcome};
+use thalweg_record::{Batch, Meta, Outcome};
 
 use super::OnLate;
 use super::evaluation::Evaluation;
 use super::function::Kind;
-use super::kept::{KeptWindows, unneeded};
 use super::timing::Timing;
 use super::window::{Names, Rows, Window};
+use crate::clock::now;
 use crate::kept::Kept;
-use crate::value::View;
+use crate::open::{Acks, Open, no_ack};
+use crate::scalar::View;
 
 /// The most batches whose acks wait for results, each counted in every window. Then the results of the oldest
 /// window leave early. With little memory they are fewer: see [`Aggregator::may_hold`].
 const MOST_HELD: usize = 1 << 16;
 /// The memory of an ack that waits, in bytes.
 const ACK: usize = 128;
-
-/// When the acks of messages are settled.
-pub(super) enum Acks {
-    /// At a checkpoint, which has the windows.
-    Checkpoint(Box<KeptWindows>),
-    /// When the results are delivered.
-    Results,
-    /// At once: a run starts over.
-    AtOnce,
-}
 
 /// A function and what it is applied to.
 pub(super) struct Applied {
@@ -78,19 +69,15 @@ pub(super) struct Aggregator {
     pub(super) memory: Kept,
     /// The number of acks of batches in all windows.
     pub(super) held: usize,
-    pub(super) acks: Acks,
+    pub(super) acks: Acks<Window>,
     /// When the last message came.
     pub(super) last: Instant,
+    /// That of the hashes of keys: otherwise a sender could make messages that are counted for another key.
+    pub(super) secret: Secret,
     pub(super) hashes: Vec<u128>,
     /// Memory for hashes of values.
     pub(super) scratch: Vec<u8>,
     pub(super) now: fn() -> i64,
-}
-
-/// Returns the time in microseconds since 1970.
-pub(super) fn now() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// The messages of a batch that are not counted.
@@ -102,12 +89,6 @@ struct Left {
 }
 
 impl Aggregator {
-    fn no_ack(component: &Arc<str>) -> Ack {
-        let mut ack = Ack::noop();
-        ack.enter(component);
-        ack
-    }
-
     /// Finds the windows of a message that are not over.
     fn windows_of(&mut self, evaluation: &Evaluation, row: usize, now: i64, starts: &mut Vec<i64>) {
         starts.clear();
@@ -155,7 +136,7 @@ impl Aggregator {
             hashes.clear();
             hashes.resize(batch.rows(), 0);
         } else {
-            hash_keys(&batch, &self.by, 0, &mut hashes);
+            self.secret.hash_keys(&batch, &self.by, &mut hashes);
         }
         let mut failed = std::mem::take(&mut evaluation.failed);
         let (touched, left) = self.count_rows(&evaluation, &hashes, batch.rows(), &mut failed);
@@ -222,8 +203,7 @@ impl Aggregator {
             }
             for &start in &starts {
                 let component = &self.component;
-                let window =
-                    self.windows.entry(start).or_insert_with(|| Window::new(Self::no_ack(component)));
+                let window = self.windows.entry(start).or_insert_with(|| Window::new(no_ack(component)));
                 let groups = window.len();
                 let (grown, replaced) = window.add(&rows, row, &mut self.scratch);
                 self.groups += window.len() - groups;
@@ -423,7 +403,7 @@ impl Transform for Aggregator {
         let component = self.component.clone();
         match &mut self.acks {
             Acks::Checkpoint(kept) => {
-                kept.keep(&mut self.windows, self.watermark, || Self::no_ack(&component))?;
+                kept.keep(&mut self.windows, self.watermark, || no_ack(&component))?;
                 self.held = 0;
                 // Sources may wait for this memory, so no batch need come that gives it back.
                 self.note_memory();
@@ -434,32 +414,22 @@ impl Transform for Aggregator {
     }
 
     fn has_failed(&self) -> bool {
-        match &self.acks {
-            Acks::Checkpoint(kept) => kept.has_failed(),
-            Acks::Results | Acks::AtOnce => false,
-        }
+        self.acks.has_failed()
     }
 
     fn has_news(&self) -> bool {
-        match &self.acks {
-            Acks::Checkpoint(kept) => kept.has_news(),
-            Acks::Results | Acks::AtOnce => false,
-        }
+        self.acks.has_news()
     }
 
     fn state(&mut self) -> Option<Value> {
-        match &mut self.acks {
-            Acks::Checkpoint(kept) => kept.state(),
-            Acks::Results | Acks::AtOnce => None,
-        }
+        self.acks.state()
     }
 
     fn restore(&mut self, saved: Value) -> Result<(), Error> {
-        let component = self.component.clone();
-        let Acks::Checkpoint(kept) = &mut self.acks else { return unneeded(saved) };
-        let no_ack = || Self::no_ack(&component);
-        let Some(restored) = kept.restore(saved, self.by.len(), &self.kinds, no_ack)? else { return Ok(()) };
-        (self.windows, self.watermark) = restored;
+        let (component, keys, kinds) = (self.component.clone(), self.by.len(), &self.kinds);
+        let read = |window: &mut Window, entry, groups| window.restore_block(entry, groups, keys, kinds);
+        let Some(restored) = self.acks.restore(saved, || no_ack(&component), read)? else { return Ok(()) };
+        (self.windows, self.watermark, self.secret) = restored;
         self.groups = self.windows.values().map(Window::len).sum();
         self.bytes = self.windows.values().map(Window::bytes).sum();
         self.note_memory();

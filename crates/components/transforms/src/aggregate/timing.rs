@@ -36,6 +36,15 @@ impl Timing {
             Timing::Whole | Timing::Count(_) => None,
         }
     }
+
+    /// The same windows, none of which ends while messages come if they are by event time.
+    pub(super) fn without_end(self) -> Self {
+        match self {
+            // Twice the farthest time: no message is later than another by more.
+            Timing::Event(spans, _) => Timing::Event(spans, 2 * FARTHEST as i64),
+            other => other,
+        }
+    }
 }
 
 impl Spans {

@@ -6,15 +6,19 @@ use arrow_array::{ArrayRef, BinaryViewArray, TimestampMicrosecondArray};
 use arrow_schema::{ArrowError, Field};
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use thalweg_codec::columns::FieldType;
+use thalweg_engine::Error;
 use thalweg_record::{Ack, Batch, Meta, Outcome};
 
 use super::accumulator::{Accumulator, result_type};
 use super::function::Kind;
-use crate::value::{Column, Scalar, View, column};
+use super::timing::is_reachable;
+use crate::open::Open;
+use crate::scalar::{Column, Scalar, View, column};
 
 /// The number of groups that are saved together.
-pub(super) const BLOCK: usize = 128;
+const BLOCK: usize = 128;
 /// The most messages of a batch of results.
 const ROWS: usize = 8192;
 
@@ -68,17 +72,50 @@ pub(super) struct Window {
     /// The number of its messages.
     pub(super) count: u64,
     /// The entry of the journal that has a block of groups, if it has changed no more since.
-    pub(super) blocks: Vec<Option<u64>>,
+    blocks: Vec<Option<u64>>,
     /// The acks of messages that no checkpoint covers, and the number of their batches.
     pub(super) ack: Ack,
     pub(super) held: usize,
 }
 
-impl Window {
-    pub(super) fn new(ack: Ack) -> Self {
+impl Open for Window {
+    const PLURAL: &'static str = "windows";
+
+    fn new(ack: Ack) -> Self {
         Self { places: HashMap::new(), groups: Vec::new(), count: 0, blocks: Vec::new(), ack, held: 0 }
     }
 
+    fn is_possible(start: i64) -> bool {
+        is_reachable(start)
+    }
+
+    fn count(&mut self) -> &mut u64 {
+        &mut self.count
+    }
+
+    fn ack(&mut self) -> &mut Ack {
+        &mut self.ack
+    }
+
+    fn has_settled(&mut self) {
+        self.held = 0;
+    }
+
+    fn entries(&mut self) -> &mut [Option<u64>] {
+        &mut self.blocks
+    }
+
+    fn block(&self, block: usize) -> serde_json::Result<Value> {
+        let start = (block * BLOCK).min(self.groups.len());
+        serde_json::to_value(&self.groups[start..(start + BLOCK).min(self.groups.len())])
+    }
+
+    fn is_whole(&self) -> bool {
+        self.blocks.len() == self.groups.len().div_ceil(BLOCK)
+    }
+}
+
+impl Window {
     /// The number of its groups.
     pub(super) fn len(&self) -> usize {
         self.groups.len()
@@ -89,23 +126,30 @@ impl Window {
         self.places.contains_key(&hash)
     }
 
-    /// The groups of a block.
-    pub(super) fn block(&self, block: usize) -> &[Group] {
-        let start = (block * BLOCK).min(self.groups.len());
-        &self.groups[start..(start + BLOCK).min(self.groups.len())]
-    }
-
     /// The memory of its groups.
     pub(super) fn bytes(&self) -> usize {
         self.groups.iter().map(Group::bytes).sum()
     }
 
-    /// Adds a group that was saved. Returns false if there is one of that key.
-    pub(super) fn restore(&mut self, group: Group) -> bool {
-        let place = self.groups.len() as u32;
-        let is_new = self.places.insert(group.hash(), place).is_none();
-        self.groups.push(group);
-        is_new
+    /// Adds the groups of a block that was saved as an entry of the journal.
+    pub(super) fn restore_block(
+        &mut self,
+        entry: u64,
+        groups: Value,
+        keys: usize,
+        kinds: &[Kind],
+    ) -> Result<(), Error> {
+        let groups: Vec<Group> = serde_json::from_value(groups).map_err(crate::unusable_state)?;
+        for group in groups {
+            let place = self.groups.len() as u32;
+            let is_new = self.places.insert(group.hash(), place).is_none();
+            if !is_new || !group.is_valid(keys, kinds) {
+                return Err(crate::unusable_state("a group does not fit the options"));
+            }
+            self.groups.push(group);
+        }
+        self.blocks.push(Some(entry));
+        Ok(())
     }
 
     /// Adds a message. `bytes` is memory for the time of the call. Returns by how many bytes the window grew

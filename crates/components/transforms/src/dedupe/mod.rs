@@ -5,6 +5,9 @@
 //! Forgetting the least recently used hash was rejected: such a message would never pass again, and a list
 //! would have to be updated at each repetition.
 //!
+//! The hashes are computed under a secret, which the state has too. Otherwise a sender could make a message
+//! that is taken for another one, and filtered.
+//!
 //! `seen` remembers hashes in memory and in temporary files (`run`), `saved` keeps them for a later run.
 
 mod run;
@@ -23,12 +26,12 @@ use thalweg_record::{Batch, INTRINSIC, PAYLOAD};
 
 use saved::Saved;
 use seen::Seen;
-use thalweg_codec::keys::hash_keys;
 
 /// Passes the first message of each key and filters messages with a key seen before.
 ///
-/// A repetition is filtered even if the first message fails later. A key is remembered as a hash of 128 bits:
-/// among a billion keys, the chance that a new one is taken for another is less than one in 10^20.
+/// A repetition is filtered even if the first message fails later. A key is remembered as a hash of 128 bits
+/// under a random secret: among a billion keys, the chance that a new one is taken for another is less than
+/// one in 10^20, also if senders choose the keys.
 ///
 /// With `--state`, a later run remembers the keys of all messages before the first one that is not done. No
 /// message that comes again after a kill is lost; some may pass twice. Each key then takes about 25 bytes in
@@ -91,10 +94,11 @@ impl TransformConfig for Dedupe {
 
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let max_age = self.max_age.map(TimeSpan::duration);
+        let secret = crate::new_secret()?;
         Ok(Box::new(Deduper {
             keys: self.keys.to_vec(),
             seen: Seen::new(self.max_keys, max_age, &context.memory, context.temporary.clone()),
-            saved: Saved::new(context.journal.clone(), self.keys.to_vec(), &context.name),
+            saved: Saved::new(context.journal.clone(), self.keys.to_vec(), secret, &context.name),
             hashes: Vec::new(),
             clock: Clock::new(),
             failure: None,
@@ -160,7 +164,7 @@ impl Transform for Deduper {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
-        hash_keys(&batch, &self.keys, 0, &mut self.hashes);
+        self.saved.secret().hash_keys(&batch, &self.keys, &mut self.hashes);
         let number = self.seen.next();
         let first = self.first(batch.rows())?;
         let mut new = batch.filter(&first)?;
@@ -199,6 +203,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::VecDeque;
     use std::sync::Arc;
+    use thalweg_codec::keys::hash_keys;
     use thalweg_engine::{Journal, Output, Store, testing};
     use thalweg_record::Outcome;
 
@@ -326,6 +331,51 @@ mod tests {
         let mut transform = build();
         transform.restore(saved).unwrap();
         assert_eq!(passed(&mut *transform, &lines(0..1000)), 0);
+    }
+
+    /// A message of 64 bytes whose XXH3 with 128 bits and the seed 0 depends only on `sums[0] ^ sums[1]`. The
+    /// first word of each 16 bytes is that of XXH3's own secret, so that its product with the other is zero.
+    fn crafted(sums: [u64; 2]) -> Vec<u8> {
+        let [first, second] = [0xbe4b_a423_396c_feb8, 0x78e5_c0cc_4ee6_79cb];
+        let [third, fourth]: [u64; 2] = [0x8e24_43f7_7446_08b8, 0xdb97_9083_e96d_d4de];
+        let rest = [sums[0].wrapping_sub(third), sums[1].wrapping_sub(fourth)];
+        let words = [first, 0, second, 0, third, rest[0], fourth, rest[1]];
+        words.into_iter().flat_map(u64::to_le_bytes).collect()
+    }
+
+    #[test]
+    fn messages_that_are_made_to_have_one_hash_without_a_secret_both_pass() {
+        let batch = testing::batch([crafted([1, 0]), crafted([0, 1])]);
+        let mut hashes = Vec::new();
+        hash_keys(&batch, &[PAYLOAD.to_owned()], 0, &mut hashes);
+        assert_eq!(hashes[0], hashes[1]);
+        assert_eq!(testing::apply::<Dedupe>("{}", [batch]).payloads(Output::Main).len(), 2);
+    }
+
+    #[test]
+    fn each_new_state_has_a_secret_of_its_own_and_a_later_run_has_that_of_the_state() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Arc::new(Store::open(folder.path()).unwrap());
+        let context =
+            |name: &str| Context { journal: Some(Journal::new(store.clone(), name)), ..testing::context() };
+        let secret = |saved: &Option<Value>| saved.as_ref().unwrap()["secret"].clone();
+        let (_, first) = killed(&context("first"), None, &["a"], &["a"]);
+        let (_, second) = killed(&context("second"), None, &["a"], &["a"]);
+        assert_ne!(secret(&first), secret(&second));
+        let (_, later) = killed(&context("first"), first.clone(), &["b"], &["b"]);
+        assert_eq!(secret(&first), secret(&later));
+    }
+
+    #[test]
+    fn a_state_without_a_secret_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Arc::new(Store::open(folder.path()).unwrap());
+        let context = Context { journal: Some(Journal::new(store, "test")), ..testing::context() };
+        let (_, mut saved) = killed(&context, None, &["a"], &["a"]);
+        saved.as_mut().unwrap().as_object_mut().unwrap().remove("secret");
+        let refused = testing::options::<Dedupe>("{}").build(&context).unwrap().restore(saved.unwrap());
+        let said = refused.unwrap_err().to_string();
+        assert!(said.starts_with("its saved state cannot be read: missing field `secret`; "), "{said}");
     }
 
     proptest! {

@@ -16,6 +16,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use thalweg_codec::keys::Secret;
 use thalweg_engine::{Error, Journal};
 use thalweg_record::{Ack, Batch, Settlement};
 
@@ -33,6 +34,8 @@ const PAGE: u64 = 100_000;
 struct Checkpoint {
     /// The fields of the key.
     keys: Vec<String>,
+    /// That of their hashes.
+    secret: Secret,
     /// The lowest number that is remembered, and the number after the highest.
     least: u64,
     next: u64,
@@ -66,6 +69,7 @@ struct Note {
 pub(super) struct Saved {
     journal: Option<Journal>,
     fields: Vec<String>,
+    secret: Secret,
     /// The name of the transform.
     place: Arc<str>,
     /// The keys that are not noted yet.
@@ -84,11 +88,12 @@ pub(super) struct Saved {
 }
 
 impl Saved {
-    /// Keeps keys of these fields, if there is a journal.
-    pub(super) fn new(journal: Option<Journal>, fields: Vec<String>, place: &str) -> Self {
+    /// Keeps keys of these fields, if there is a journal. `secret` is that of their hashes without a state.
+    pub(super) fn new(journal: Option<Journal>, fields: Vec<String>, secret: Secret, place: &str) -> Self {
         Self {
             journal,
             fields,
+            secret,
             place: place.into(),
             unnoted: Vec::new(),
             watched: VecDeque::new(),
@@ -97,6 +102,11 @@ impl Saved {
             last: (0, 0),
             needed: 0,
         }
+    }
+
+    /// The secret of the hashes.
+    pub(super) fn secret(&self) -> Secret {
+        self.secret
     }
 
     /// Adds a new key.
@@ -195,7 +205,8 @@ impl Saved {
         self.last = covered;
         self.note(seen, now)?;
         let (least, next) = covered;
-        Ok(serde_json::to_value(Checkpoint { keys: self.fields.clone(), least, next }).ok())
+        let (keys, secret) = (self.fields.clone(), self.secret);
+        Ok(serde_json::to_value(Checkpoint { keys, secret, least, next }).ok())
     }
 
     /// Remembers the keys of a checkpoint, and deletes later notes.
@@ -205,6 +216,7 @@ impl Saved {
         if saved.least > saved.next || saved.next > u64::MAX / 2 {
             return Err(crate::unusable_state("the numbers of its keys are wrong"));
         }
+        self.secret = saved.secret;
         let start = (saved.least / PAGE).saturating_sub(1) * PAGE;
         self.oldest = Some(start);
         self.last = (saved.least, saved.next);

@@ -9,7 +9,7 @@ use thalweg_engine::segments::{from_bytes, to_bytes};
 use thalweg_record::{Ack, Batch, Meta};
 
 use super::order::{self, Direction};
-use crate::value::Column;
+use crate::scalar::Column;
 
 /// Messages that came together, without their acks.
 pub(super) struct Piece {

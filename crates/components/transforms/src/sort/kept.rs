@@ -8,13 +8,14 @@
 //! The file stays until the output is delivered and a checkpoint says so.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_codec::keys::hash_bytes;
 use thalweg_engine::{Error, Journal, OutputFile};
-use thalweg_record::{Ack, Outcome, Settlement};
+use thalweg_record::{Ack, Outcome};
+
+use crate::entries::Fate;
 
 /// The state for a later run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,13 +49,6 @@ fn head(length: u64, hash: u64) -> [u8; HEAD] {
     head
 }
 
-/// The output is on its way.
-const OPEN: u8 = 0;
-/// It is delivered.
-const SAFE: u8 = 1;
-/// It is not, and no checkpoint may forget its messages.
-const FAILED: u8 = 2;
-
 /// The name of the file, and of the entry that belongs to it.
 fn name() -> String {
     format!("{}input", Journal::UNFINISHED)
@@ -86,8 +80,8 @@ pub(super) struct KeptInput {
     told: Option<Saved>,
     /// True if the entry is there.
     is_noted: bool,
-    /// How the output ends, once it has left: one of the constants above.
-    fate: Option<Arc<AtomicU8>>,
+    /// Whether the output is delivered, once it has left.
+    fate: Option<Fate>,
     /// True if no checkpoint needs the file, if there is one.
     is_unneeded: bool,
 }
@@ -124,28 +118,23 @@ impl KeptInput {
         Ok(())
     }
 
-    /// The output leaves. Returns an ack that shows how it ends.
-    pub(super) fn leaves(&mut self) -> Ack {
-        let fate = Arc::new(AtomicU8::new(OPEN));
-        let told = fate.clone();
-        self.fate = Some(fate);
-        Ack::new(self.place.clone(), move |settlement: Settlement| {
-            told.store(if settlement.outcome.is_safe() { SAFE } else { FAILED }, Ordering::Release);
-        })
+    /// The output leaves, with this ack.
+    pub(super) fn leaves(&mut self, ack: &mut Ack) {
+        self.fate = Some(Fate::of(ack, &self.place));
     }
 
-    fn is(&self, wanted: u8) -> bool {
-        self.fate.as_ref().is_some_and(|fate| fate.load(Ordering::Acquire) == wanted)
+    fn is_safe(&self) -> bool {
+        self.fate.as_ref().is_some_and(Fate::is_safe)
     }
 
     /// True if output has failed whose messages a checkpoint has.
     pub(super) fn has_failed(&self) -> bool {
-        self.is(FAILED)
+        self.fate.as_ref().is_some_and(Fate::has_failed)
     }
 
     /// True while output is on its way.
     pub(super) fn is_delivering(&self) -> bool {
-        self.is(OPEN)
+        self.fate.as_ref().is_some_and(Fate::is_open)
     }
 
     /// True if output has left whose messages the last checkpoint has.
@@ -161,7 +150,7 @@ impl KeptInput {
         if self.is_unneeded && self.so_far.length == 0 {
             self.forget()?;
         }
-        if self.is(SAFE) {
+        if self.is_safe() {
             self.fate = None;
             self.file = None;
             self.so_far = Saved::default();
@@ -191,7 +180,7 @@ impl KeptInput {
 
     /// Returns the state, if it has changed since the last call.
     pub(super) fn state(&mut self) -> Option<Value> {
-        let saved = if self.is(SAFE) { Saved::default() } else { self.last };
+        let saved = if self.is_safe() { Saved::default() } else { self.last };
         let changed = self.told.replace(saved) != Some(saved);
         changed.then(|| serde_json::to_value(saved).ok()).flatten()
     }

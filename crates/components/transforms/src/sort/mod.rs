@@ -35,8 +35,8 @@ use sorter::Sorter;
 ///
 /// All messages leave at the end of the input. Those with equal values stay in the order in which they came,
 /// and NULL and missing values are last in both directions. Values of different types are in the order
-/// booleans, numbers, times, texts, objects. NaN is the greatest number. Texts are compared by their bytes,
-/// of which the first 16 KiB count: a text is no number, so give such a field a type.
+/// booleans, numbers, times (in microseconds), texts, objects. NaN is the greatest number. Texts are compared
+/// by their bytes, of which the first 16 KiB count: a text is no number, so give such a field a type.
 ///
 /// An eighth of `memory` is for messages, beside one block of each file. More are kept in temporary files,
 /// which take about twice the size of the messages while files are merged. If the disk is full, the run ends
@@ -48,6 +48,9 @@ use sorter::Sorter;
 /// 65,536 batches wait like this, or fewer if `memory` is less than 64 MiB; more end the run. A broker must
 /// send all messages before any is acknowledged, or the input ends early. A run without `--state` that is
 /// stopped sends the messages so far, in their order.
+///
+/// `errors replay` sorts dead letters among themselves, in parts of about a quarter of `memory`. The messages
+/// that the state has stay there.
 ///
 /// Messages have no `meta.position` afterwards. Those that leave together have the `meta.time` of the first
 /// of them. Messages of different paths, or with different fields, leave in different batches: if they
@@ -113,6 +116,10 @@ impl TransformConfig for Sort {
     }
 
     fn is_sequential(&self) -> bool {
+        true
+    }
+
+    fn replays_apart(&self) -> bool {
         true
     }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::value::View;
+use crate::scalar::View;
 
 /// A field to sort by.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -107,7 +107,7 @@ fn text(kind: u8, value: &str, key: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::value::Scalar;
+    use crate::scalar::Scalar;
     use proptest::prelude::*;
     use std::cmp::Ordering;
 

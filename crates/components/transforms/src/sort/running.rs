@@ -16,6 +16,7 @@ use super::chunk::{Piece, copied};
 use super::kept::{KeptInput, unneeded};
 use super::merge::Merge;
 use super::sorter::Sorter;
+use crate::open::no_ack;
 
 /// The most batches whose acks wait for the output. With little memory they are fewer.
 const MOST_HELD: usize = 1 << 16;
@@ -50,13 +51,6 @@ pub(super) struct Sorting {
     output: Option<Merge>,
     /// The size of a batch that leaves, in bytes.
     size: usize,
-}
-
-/// Returns the ack of no messages.
-fn no_ack(component: &Arc<str>) -> Ack {
-    let mut ack = Ack::noop();
-    ack.enter(component);
-    ack
 }
 
 /// Returns an ack of one origin that settles these acks. Their own parts would each have all of their
@@ -137,12 +131,10 @@ impl Sorting {
             return Ok(());
         }
         self.output = Some(self.sorter.merge(self.size)?);
-        let held = std::mem::replace(&mut self.ack, no_ack(&self.component));
-        let mut all = match &mut self.acks {
-            Acks::Checkpoint(kept) => kept.leaves(),
-            Acks::Output | Acks::AtOnce => no_ack(&self.component),
-        };
-        all.merge(held);
+        let mut all = std::mem::replace(&mut self.ack, no_ack(&self.component));
+        if let Acks::Checkpoint(kept) = &mut self.acks {
+            kept.leaves(&mut all);
+        }
         self.ack = together(&self.component, all);
         self.send(out)
     }

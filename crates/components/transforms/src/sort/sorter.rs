@@ -11,7 +11,7 @@ use super::merge::{Input, Merge};
 use super::order::Direction;
 use super::run::{Reader, Run};
 use crate::kept::Kept;
-use crate::value::{Column, field};
+use crate::scalar::{Column, field};
 
 /// The number of runs of a size that are merged into one.
 const MERGED: usize = 8;

@@ -399,3 +399,23 @@ fn messages_of_a_state_are_not_left_to_a_failover() {
         assert_eq!(sent(&mut transform, &mut out), [""; 0]);
     }
 }
+
+#[test]
+fn letters_of_a_replay_are_sorted_apart_and_acks_wait_for_the_end() {
+    assert!(testing::options::<Sort>("by: payload").replays_apart());
+    let context = Context { resumes: true, is_replay: true, ..testing::context() };
+    let (mut transform, mut out) = (sorting("by: payload", &context, 100), Outputs::new("test".into()));
+    let settled: Arc<AtomicUsize> = Arc::default();
+    for line in ["b", "a"] {
+        let count = settled.clone();
+        let ack = Ack::new("test".into(), move |settlement: Settlement| {
+            count.fetch_add(usize::from(settlement.outcome == Outcome::Delivered), Ordering::Relaxed);
+        });
+        transform.apply(testing::batch_with([line], ack), &mut out).unwrap();
+    }
+    transform.pre_commit().unwrap();
+    assert_eq!((transform.state(), settled.load(Ordering::Relaxed)), (None, 0));
+    transform.finish(&mut out).unwrap();
+    assert_eq!(sent(&mut transform, &mut out), ["a", "b"]);
+    assert_eq!(settled.load(Ordering::Relaxed), 2);
+}

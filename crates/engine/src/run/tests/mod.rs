@@ -156,6 +156,40 @@ impl FileReader for Unused {
     }
 }
 
+/// A transform with a state. Its instances receive nothing, and refuse the state that they are given.
+struct Stateful {
+    replays_apart: bool,
+}
+
+impl TransformConfig for Stateful {
+    fn is_sequential(&self) -> bool {
+        true
+    }
+
+    fn replays_apart(&self) -> bool {
+        self.replays_apart
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
+        match context.is_replay == context.journal.is_none() {
+            true => Ok(Box::new(Refusing)),
+            false => Err(Error::permanent("only a component that is saved has a journal")),
+        }
+    }
+}
+
+struct Refusing;
+
+impl Transform for Refusing {
+    fn apply(&mut self, _: Batch, _: &mut Outputs) -> Result<(), Error> {
+        unreachable!("the plan is only wired")
+    }
+
+    fn restore(&mut self, saved: Value) -> Result<(), Error> {
+        Err(Error::permanent(format!("the state is {saved}")))
+    }
+}
+
 /// As [`Unused`], for files.
 struct UnusedFile(Cost);
 
@@ -198,17 +232,20 @@ impl SourceConfig for Unbuildable {
     }
 }
 
-/// A registry with the source `numbers`, the transforms `pass` (messages), `small` and `waiting` (files) and
-/// `reader` (files to messages), the sources `files` and `unbuildable`, and the sink `probe`, whose options
-/// are an index into `probes`.
+/// A registry with the source `numbers`, the transforms `pass`, `shared` and `apart` (messages), `small` and
+/// `waiting` (files) and `reader` (files to messages), the sources `files` and `unbuildable`, and the sink
+/// `probe`, whose options are an index into `probes`.
 pub(super) fn registry(source: Numbers, probes: Vec<Probe>) -> Registry {
     let transform = |step: Step| move |_| Ok(Built::Transform(step.clone()));
+    let stateful = |replays_apart| transform(Step::Messages(Arc::new(Stateful { replays_apart })));
     let files = Some(Flow::Files);
     Registry::new()
         .with(Role::Source, None, "numbers", move |_| Ok(Built::Source(Arc::new(source.clone()))))
         .with(Role::Source, None, "files", |_| Ok(Built::Source(Arc::new(FileNumbers))))
         .with(Role::Source, None, "unbuildable", |_| Ok(Built::Source(Arc::new(Unbuildable))))
         .with(Role::Transform, Some(Flow::Messages), "pass", transform(Step::Messages(Arc::new(Unused))))
+        .with(Role::Transform, Some(Flow::Messages), "shared", stateful(false))
+        .with(Role::Transform, Some(Flow::Messages), "apart", stateful(true))
         .with(Role::Transform, files, "small", transform(Step::Files(Arc::new(UnusedFile(Cost::Small)))))
         .with(Role::Transform, files, "waiting", transform(Step::Files(Arc::new(UnusedFile(Cost::Waits)))))
         .with(Role::Transform, files, "reader", transform(Step::FileReader(Arc::new(Unused))))

@@ -6,15 +6,20 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::{Act, few, nowhere, plan, probe, registry};
-use crate::Role;
 use crate::run::checkpoints::{ComponentPositions, LazyStore};
 use crate::run::environment::{Environment, RunSettings};
 use crate::run::threads::Placement::{self, OwnThread, Runtime, Thread};
 use crate::run::wiring::{Wired, Wiring};
 use crate::run::{Handle, RunFailure, StateDir};
+use crate::{Role, Store};
 
 /// Wires a configuration for two cores.
 fn wired(text: &str, state_dir: &StateDir) -> Result<Wired, RunFailure> {
+    wired_over(text, state_dir, LazyStore::new(state_dir.folder.clone(), None))
+}
+
+/// As [`wired`], with this store.
+fn wired_over(text: &str, state_dir: &StateDir, store: LazyStore) -> Result<Wired, RunFailure> {
     let plan = plan(text, &registry(few(false), vec![probe(|_| Act::Write)]), 2);
     let settings = RunSettings {
         batch_bytes: plan.batch_bytes,
@@ -28,8 +33,7 @@ fn wired(text: &str, state_dir: &StateDir) -> Result<Wired, RunFailure> {
         rehearsal: None,
     };
     let (failures, _) = mpsc::unbounded_channel();
-    let store = Arc::new(LazyStore::new(state_dir.folder.clone(), None));
-    let environment = Environment::new(Handle::new(&plan), store, settings, failures)?;
+    let environment = Environment::new(Handle::new(&plan), Arc::new(store), settings, failures)?;
     let mut positions = ComponentPositions::new();
     for source in &plan.sources {
         positions.push((source.node.name.clone(), environment.positions(&source.node.name, Role::Source)?));
@@ -113,6 +117,35 @@ async fn positions_in_files_are_saved_before_those_of_the_sources_of_the_files()
     let checkpoints = of(&nowhere());
     assert!(!checkpoints.are_kept);
     assert_eq!(names(&checkpoints.positions), ["in"]);
+}
+
+/// A replay restored the windows of the service, and its end ended them.
+#[tokio::test]
+async fn a_replay_neither_restores_nor_saves_the_state_of_a_transform_that_replays_apart() {
+    let of = |transform: &str, is_replay: bool| {
+        let text = format!(
+            "sources: {{ in: {{ numbers: 0 }} }}\n\
+             pipelines: {{ main: {{ from: in, transforms: [{{ {transform}: 0 }}], to: out }} }}\n\
+             sinks: {{ out: {{ probe: 0 }} }}\n"
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let state_dir = StateDir { folder: folder.path().to_owned(), positions: true, owner: None };
+        let saved = (Arc::from(format!("main.{transform}")), 7.into());
+        Store::open(folder.path()).unwrap().save(&[], &[saved], &[]).unwrap();
+        let store = LazyStore::new(state_dir.folder.clone(), None);
+        let store = if is_replay { store.replaying(Arc::default()) } else { store };
+        match wired_over(&text, &state_dir, store) {
+            Ok(Wired { checkpoints, .. }) => {
+                let states = checkpoints.iter().flat_map(|group| &group.states);
+                states.map(|(name, _)| name.to_string()).collect::<Vec<_>>().join(", ")
+            }
+            Err(failure) => failure.to_string(),
+        }
+    };
+    for (transform, is_replay) in [("shared", false), ("shared", true), ("apart", false)] {
+        assert_eq!(of(transform, is_replay), "the state is 7", "{transform} {is_replay}");
+    }
+    assert_eq!(of("apart", true), "out");
 }
 
 #[tokio::test]

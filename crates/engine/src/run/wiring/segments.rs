@@ -104,6 +104,11 @@ impl Wiring<'_> {
         let mut operators = Vec::new();
         for Operator { node, outputs, .. } in &segment.operators {
             let context = self.environment.context(&node.name, self.groups[group].input);
+            let is_apart = self.environment.store.replays() && node.config.replays_apart();
+            let context = match is_apart {
+                true => Context { is_replay: true, journal: None, ..context },
+                false => context,
+            };
             let work = match &node.config {
                 Step::Messages(config) => config.build(&context).map(Work::Calls),
                 Step::Waits(config) => config.build(&context).map(Work::Waits),
@@ -111,7 +116,7 @@ impl Wiring<'_> {
             };
             let work = work.map_err(not_built(&node.name, Role::Transform))?;
             let work = match work {
-                Work::Calls(transform) if node.config.is_sequential() => {
+                Work::Calls(transform) if node.config.is_sequential() && !is_apart => {
                     self.restored(&node.name, group, transform)?
                 }
                 other => other,

@@ -46,6 +46,15 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "| `reduce` | continues the groups of the checkpoint: each message is merged once |",
+        &[
+            "transforms: runs_that_are_killed_merge_each_message_once",
+            "transforms: a_run_that_is_stopped_leaves_open_groups_of_its_state_to_the_next_one",
+            "transforms: a_group_that_was_not_delivered_leaves_again_without_messages_of_the_next_one",
+            "cli: messages_are_merged_once_when_a_run_is_killed",
+        ],
+    ),
+    shown(
         "| `sort` | has the messages of the checkpoint, and reads only the rest: each message leaves once |",
         &[
             "transforms: runs_that_are_killed_send_each_message_once",
@@ -85,11 +94,56 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "`reduce` then acknowledges them when their merged message is delivered.",
+        &["transforms: acks_wait_for_the_merged_message_unless_a_run_starts_over"],
+    ),
+    shown(
         "`write` and `upload` write a file that comes again to the same place.",
         &["file_transform: files, lines -> write", "file_transform: files, lines -> upload"],
     ),
     shown(
         "`exec` runs again for a file that no checkpoint covers.",
         &["cli: a_command_runs_again_for_a_file_that_no_checkpoint_covers"],
+    ),
+    shown(
+        "`errors replay` continues these states, except those of `aggregate`, `reduce`, `sort` and `changes`.",
+        &[
+            "cli: a_replay_continues_the_keys_and_the_numbers_of_the_runs_around_it",
+            "cli: a_letter_that_failed_behind_dedupe_is_not_taken_for_a_repetition_of_itself",
+            "engine: a_replay_neither_restores_nor_saves_the_state_of_a_transform_that_replays_apart",
+        ],
+    ),
+    shown(
+        "`aggregate` counts letters in windows of their own, none of them late, and sends the results at the end of each part of the replay (a quarter of `memory`); windows that the state has stay open.",
+        &[
+            "cli: a_replay_leaves_the_windows_of_the_service_open_and_no_letter_is_late",
+            "transforms: no_letter_of_a_replay_is_late_and_acks_wait_for_the_end",
+        ],
+    ),
+    shown(
+        "`reduce` likewise merges letters into groups of their own.",
+        &[
+            "transforms: letters_of_a_replay_are_merged_apart_and_acks_wait_for_the_end",
+            "engine: a_replay_neither_restores_nor_saves_the_state_of_a_transform_that_replays_apart",
+        ],
+    ),
+    shown(
+        "`sort` sorts the letters of each part among themselves.",
+        &[
+            "transforms: letters_of_a_replay_are_sorted_apart_and_acks_wait_for_the_end",
+            "engine: a_replay_neither_restores_nor_saves_the_state_of_a_transform_that_replays_apart",
+        ],
+    ),
+    shown(
+        "`changes` begins without values, in the replay and after it.",
+        &["transforms: a_state_of_a_moment_at_which_messages_move_has_no_values"],
+    ),
+    shown(
+        "A replay removes these letters when the results are delivered, so one that is killed counts, merges or sends them again.",
+        &[
+            "transforms: no_letter_of_a_replay_is_late_and_acks_wait_for_the_end",
+            "transforms: letters_of_a_replay_are_merged_apart_and_acks_wait_for_the_end",
+            "transforms: letters_of_a_replay_are_sorted_apart_and_acks_wait_for_the_end",
+        ],
     ),
 ];

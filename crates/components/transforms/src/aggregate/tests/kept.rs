@@ -383,3 +383,54 @@ fn a_window_that_left_early_is_not_taken_for_the_next_one() {
     let keys: Vec<_> = found.filter_map(|(_, key, ..)| key).collect();
     assert_eq!(keys, ["a", "b"]);
 }
+
+/// Under another secret, the groups of a state would get no more messages.
+#[test]
+fn each_new_state_has_a_secret_of_its_own_and_a_later_run_has_that_of_the_state() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
+    let context = Context { resumes: true, journal, ..testing::context() };
+    let build = || testing::options::<Aggregate>(&format!("{{ {VALUES} }}")).build(&context).unwrap();
+    let (mut first, mut second, mut later) = (build(), build(), build());
+    let (first, second) = (first.state().unwrap(), second.state().unwrap());
+    assert_ne!(first["secret"], second["secret"]);
+    later.restore(first.clone()).unwrap();
+    let mut out = Outputs::new("test".into());
+    later.apply(batch(&[(1, Some("a"), None)]), &mut out).unwrap();
+    later.pre_commit().unwrap();
+    assert_eq!(later.state().unwrap()["secret"], first["secret"]);
+    let mut without = first;
+    without.as_object_mut().unwrap().remove("secret");
+    let refused = build().restore(without).unwrap_err().to_string();
+    assert!(refused.starts_with("its saved state cannot be read: missing field `secret`; "), "{refused}");
+    later.finish(&mut out).unwrap();
+    out.take().into_iter().for_each(|(_, batch)| batch.settle(Outcome::Delivered));
+}
+
+/// A letter was late among others, and all of them with the time of the service.
+#[test]
+fn no_letter_of_a_replay_is_late_and_acks_wait_for_the_end() {
+    let context = Context { resumes: true, is_replay: true, ..testing::context() };
+    let yaml = format!("{{ {VALUES}, every: 10s, time: t, idle_timeout: 1ms }}");
+    let mut transform = testing::options::<Aggregate>(&yaml).build(&context).unwrap();
+    let (settled, mut out) = (Arc::new(AtomicUsize::new(0)), Outputs::new("test".into()));
+    let farthest = i64::MAX / 4 / 1_000_000;
+    for time in [1000, 5, farthest, 7, -farthest, 1001] {
+        let (mut batch, count) = (batch(&[(time, Some("a"), None)]), settled.clone());
+        batch.ack_mut().merge(Ack::new("test".into(), move |settlement: Settlement| {
+            count.fetch_add(usize::from(settlement.outcome == Outcome::Delivered), Ordering::Relaxed);
+        }));
+        transform.apply(batch, &mut out).unwrap();
+        assert!(out.take().is_empty() && transform.due().is_none(), "{time}");
+    }
+    assert_eq!((transform.state(), settled.load(Ordering::Relaxed)), (None, 0));
+    transform.finish(&mut out).unwrap();
+    let mut counts = Vec::new();
+    for (output, batch) in out.take() {
+        assert_eq!(output, Output::Main);
+        counts.extend(results(&batch).into_iter().map(|(start, _, count, _)| (start, count)));
+        batch.settle(Outcome::Delivered);
+    }
+    assert_eq!(counts[1..3], [(0, 2), (1000, 2)]);
+    assert_eq!((counts.len(), settled.load(Ordering::Relaxed)), (4, 6));
+}

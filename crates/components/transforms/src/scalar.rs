@@ -1,5 +1,6 @@
-//! Single values of fields, which transforms compare and keep.
+//! Single values, and columns of them, which transforms compare and keep.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -8,11 +9,12 @@ use arrow_array::types::{Float64Type, Int64Type, TimestampMicrosecondType};
 use arrow_array::{
     Array, ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray, TimestampMicrosecondArray,
 };
-use arrow_schema::Field;
+use arrow_cast::cast;
+use arrow_schema::{ArrowError, DataType, Field};
 use chrono::{DateTime, SecondsFormat};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use thalweg_codec::columns::{FieldType, is_whole, number_field};
+use thalweg_codec::columns::{FieldType, fit, is_json_field, is_number_field, is_whole, number_field};
 use thalweg_engine::Error;
 use thalweg_expression::{Evaluated, Expression, Kind};
 
@@ -101,21 +103,24 @@ impl Scalar {
         }
     }
 
-    /// Returns the value as JSON text.
-    fn to_json(&self) -> Option<String> {
+    /// Returns the value as JSON text. None for NULL.
+    pub(crate) fn to_json(&self) -> Option<String> {
         Some(match self {
             Scalar::Null => return None,
             Scalar::Bool(value) => value.to_string(),
             Scalar::Int(value) => value.to_string(),
             Scalar::Float(value) => Value::from(*value).to_string(),
-            Scalar::Time(value) => {
-                let time = DateTime::from_timestamp_micros(*value).unwrap_or_default();
-                Value::from(time.to_rfc3339_opts(SecondsFormat::AutoSi, true)).to_string()
-            }
+            Scalar::Time(value) => Value::from(time_text(*value)).to_string(),
             Scalar::Text(value) => Value::from(&**value).to_string(),
             Scalar::Json(value) => value.to_string(),
         })
     }
+}
+
+/// Returns a time as RFC 3339.
+fn time_text(micros: i64) -> String {
+    let time = DateTime::from_timestamp_micros(micros).unwrap_or_default();
+    time.to_rfc3339_opts(SecondsFormat::AutoSi, true)
 }
 
 /// Compares floats. NaN is greater than all others, as in PostgreSQL, whatever its sign: that of a division
@@ -146,6 +151,16 @@ impl View<'_> {
         match self {
             View::Text(value) | View::Json(value) => value.len(),
             _ => 0,
+        }
+    }
+
+    /// Returns the value as text, as encoders write it. None for NULL.
+    pub(crate) fn text(&self) -> Option<Cow<'_, str>> {
+        match self {
+            View::Null => None,
+            View::Text(value) | View::Json(value) => Some(Cow::from(*value)),
+            View::Time(value) => Some(Cow::Owned(time_text(*value))),
+            other => other.to_scalar().to_json().map(Cow::Owned),
         }
     }
 
@@ -212,28 +227,49 @@ pub(crate) enum Column {
 
 impl Column {
     pub(crate) fn of(evaluated: &Evaluated) -> Self {
-        let values = &evaluated.values;
+        // A column of another type has only NULLs.
+        Self::typed(&evaluated.values, evaluated.kind).unwrap_or(Column::Null)
+    }
+
+    /// Returns the values of a field. Those of rare types are as in JSON.
+    pub(crate) fn of_field(field: &Field, values: &ArrayRef) -> Result<Self, ArrowError> {
+        let kind = match (is_json_field(field), is_number_field(field)) {
+            (true, _) => Kind::Json,
+            (false, true) => Kind::Number,
+            (false, false) => Kind::Plain,
+        };
+        if let Some(column) = Self::typed(values, kind) {
+            return Ok(column);
+        }
+        let (column, kind) = match values.data_type() {
+            DataType::Timestamp(..) => (cast(values, &FieldType::Timestamp.data_type())?, Kind::Plain),
+            _ => (fit(field, values, &FieldType::Json.field(field.name()))?.column, Kind::Json),
+        };
+        Ok(Self::typed(&column, kind).unwrap_or(Column::Null))
+    }
+
+    /// Returns values of one of the types of expressions.
+    fn typed(values: &ArrayRef, kind: Kind) -> Option<Self> {
         if let Some(column) = values.as_string_view_opt() {
-            if evaluated.kind == Kind::Json {
+            if kind == Kind::Json {
                 let parsed = column.iter().map(|text| text.map(Scalar::of_json).unwrap_or_default());
-                return Column::Parsed(parsed.collect());
+                return Some(Column::Parsed(parsed.collect()));
             }
-            return Column::Text(column.clone());
+            return Some(Column::Text(column.clone()));
         }
         if let Some(column) = values.as_primitive_opt::<Int64Type>() {
-            return Column::Int(column.clone());
+            return Some(Column::Int(column.clone()));
         }
         if let Some(column) = values.as_primitive_opt::<Float64Type>() {
-            return match evaluated.kind == Kind::Number {
+            return Some(match kind == Kind::Number {
                 true => Column::Number(column.clone()),
                 false => Column::Float(column.clone()),
-            };
+            });
         }
         if let Some(column) = values.as_primitive_opt::<TimestampMicrosecondType>() {
-            return Column::Time(column.clone());
+            return Some(Column::Time(column.clone()));
         }
-        // A column of another type has only NULLs.
-        values.as_boolean_opt().map_or(Column::Null, |column| Column::Bool(column.clone()))
+        values.as_boolean_opt().map(|column| Column::Bool(column.clone()))
     }
 
     pub(crate) fn view(&self, row: usize) -> View<'_> {
