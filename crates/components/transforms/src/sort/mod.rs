@@ -39,8 +39,8 @@ use sorter::Sorter;
 /// by their bytes, of which the first 16 KiB count: a text is no number, so give such a field a type.
 ///
 /// An eighth of `memory` is for messages, beside one block of each file. More are kept in temporary files,
-/// which take about twice the size of the messages while files are merged. If the disk is full, the run ends
-/// with an error, and nothing is lost.
+/// which take about twice the size of the messages, and of the fields in `by`, while files are merged. If the
+/// disk is full, the run ends with an error, and nothing is lost.
 ///
 /// With `--state`, and sources that read their input again, each checkpoint has the messages so far: a run
 /// that is killed or stopped leaves them to the next one, which reads only the rest. They take their size in
