@@ -127,6 +127,20 @@ fn messages_are_merged_once_when_a_run_is_killed() {
     }
 }
 
+/// The messages so far are in the checkpoint, and the output of a killed run leaves again as a whole.
+#[test]
+fn messages_are_sorted_once_when_a_run_is_killed() {
+    let mut expected: Vec<String> = (0..LINES).map(|number| number.to_string()).collect();
+    expected.sort();
+    let transforms = "{ sort: { by: payload } }";
+    for sink in ["file: { path: out/all.txt }", "objects: { url: out/all.txt, part_size: 4KiB }"] {
+        for failpoint in ["checkpoint.after=kill@4", "checkpoint.before=kill@5", "pre_commit.after=kill@3"] {
+            let found = killed_at(failpoint, transforms, sink);
+            assert!(found == expected, "{sink}, {failpoint}: {} lines", found.len());
+        }
+    }
+}
+
 /// No message comes after the one that waits, so its window ends by the clock.
 #[test]
 fn a_client_is_answered_when_the_results_of_its_window_are_delivered() {

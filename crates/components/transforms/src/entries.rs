@@ -124,4 +124,8 @@ impl Fate {
     pub(crate) fn has_failed(&self) -> bool {
         self.0.load(Ordering::Acquire) == FAILED
     }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.load(Ordering::Acquire) == OPEN
+    }
 }

@@ -1,9 +1,9 @@
 //! The transforms of messages: one file each.
 //!
 //! A transform gets a batch and sends batches to its outputs. It allocates nothing per message, waits for
-//! nothing and performs no I/O. There are two exceptions: `geoip` reads its database when it is built, and
-//! `dedupe` keeps keys in temporary files if they do not fit into memory. The memory that a transform keeps
-//! between batches counts on the budget: see `kept`.
+//! nothing and performs no I/O. There are exceptions: `geoip` reads its database when it is built, and
+//! `dedupe` and `sort` keep what does not fit into memory in temporary files. The memory that a transform
+//! keeps between batches counts on the budget: see `kept`.
 //!
 //! A transform depends on the engine's traits, on the codec and on libraries; never on another component.
 //!
@@ -20,6 +20,7 @@ mod expansion;
 mod headers;
 mod kept;
 mod labels;
+mod last_values;
 mod numbered;
 mod objects;
 mod on_error;
@@ -38,6 +39,7 @@ thalweg_engine::components! {
     transform add_sequence::AddSequence;
     transform aggregate::Aggregate;
     transform cast::Cast;
+    transform changes::Changes;
     transform copy::Copy;
     transform decode_base64::DecodeBase64;
     transform dedupe::Dedupe;
@@ -83,6 +85,7 @@ thalweg_engine::components! {
     transform runlength::Runlength;
     transform sample::Sample;
     transform set::Set;
+    transform sort::Sort;
     transform split::Split;
     transform split_array::SplitArray;
     transform split_fields::SplitFields;

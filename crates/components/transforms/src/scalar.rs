@@ -1,4 +1,4 @@
-//! Single values, and columns of them: what `aggregate` and `reduce` keep of messages.
+//! Single values, and columns of them, which transforms compare and keep.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -15,7 +15,8 @@ use chrono::{DateTime, SecondsFormat};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_codec::columns::{FieldType, fit, is_json_field, is_number_field, is_whole, number_field};
-use thalweg_expression::{Evaluated, Kind};
+use thalweg_engine::Error;
+use thalweg_expression::{Evaluated, Expression, Kind};
 
 /// A value of its own.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -202,6 +203,12 @@ impl View<'_> {
             View::Null | View::Bool(_) | View::Time(_) | View::Json(_) => None,
         }
     }
+}
+
+/// Returns the expression of a field.
+pub(crate) fn field(name: &str) -> Result<Expression, Error> {
+    Expression::parse(&format!("\"{}\"", name.replace('"', "\"\"")))
+        .map_err(|error| Error::permanent(format!("`{name}` is not the name of a field: {}", error.message)))
 }
 
 /// The values of an expression for a batch.

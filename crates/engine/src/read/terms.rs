@@ -131,7 +131,10 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
         Some(Role::Transform),
         "No transform knows the last messages: `thalweg pipe … | tail` shows them.",
     ),
-    ("sort", None, "Messages pass one by one, so none sorts them: write them to a file and sort that."),
+    ("order_by", None, "Use `sort: { by: [date, { amount: desc }] }`."),
+    ("orderby", None, "Use `sort: { by: [date, { amount: desc }] }`."),
+    ("order", None, "Use `sort: { by: [date, { amount: desc }] }`."),
+    ("sort_by", None, "Use `sort`, with `by`."),
     (
         "count",
         None,
@@ -145,6 +148,14 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
     ("percentile", None, "Use `aggregate: { values: { p95: \"quantile(ms, 0.95)\" } }`."),
     ("histogram", None, "Use `aggregate`, with `quantile` or `count_if`."),
     ("distinct", None, "`dedupe` passes each value once, and `aggregate` counts values: `distinct(user)`."),
+    ("change", None, "Use `changes`, with the `fields` to compare."),
+    ("on_change", None, "Use `changes`, with the `fields` to compare."),
+    ("deadband", None, "Use `changes: { fields: degrees, by_at_least: 0.5 }`."),
+    (
+        "debounce",
+        None,
+        "`changes` passes a message only if its values differ from those before it, `limit` so many in a time, and `aggregate` with `every` the last of each time.",
+    ),
     ("unique", None, "Use `dedupe`."),
     ("uniq", None, "Use `dedupe`."),
     (

@@ -48,6 +48,7 @@ use thalweg_record::{INTRINSIC, is_metadata};
 use crate::clock::now;
 use crate::kept::Kept;
 use crate::open::{Acks, KeptOpen};
+use crate::scalar::field;
 use accumulator::Scratch;
 use function::Function;
 use kept::KeptWindows;
@@ -264,12 +265,6 @@ fn key_name(name: &str) -> String {
         true => name.trim_start_matches("meta.").to_owned(),
         false => name.to_owned(),
     }
-}
-
-/// Returns the expression of a field.
-fn field(name: &str) -> Result<Expression, Error> {
-    Expression::parse(&format!("\"{}\"", name.replace('"', "\"\"")))
-        .map_err(|error| Error::permanent(format!("`{name}` is not the name of a field: {}", error.message)))
 }
 
 impl Aggregate {

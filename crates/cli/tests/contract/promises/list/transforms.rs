@@ -57,6 +57,22 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "| `sort` | has the messages of the checkpoint, and reads only the rest: each message leaves once |",
+        &[
+            "transforms: runs_that_are_killed_send_each_message_once",
+            "transforms: a_run_that_is_stopped_leaves_the_messages_of_its_state_to_the_next_one",
+            "transforms: messages_that_are_not_delivered_stay_in_the_state",
+            "cli: messages_are_sorted_once_when_a_run_is_killed",
+        ],
+    ),
+    shown(
+        "| `changes` | continues with the values of the checkpoint: no change is lost |",
+        &[
+            "transforms: any_batches_and_kills_give_the_same",
+            "transforms: a_state_of_a_moment_at_which_messages_move_has_no_values",
+        ],
+    ),
+    shown(
         "| `pack` | Continues its numbers, and the unfinished file of the checkpoint. A file whose messages come again replaces the one that a killed run delivered. |",
         &[
             "files: a_later_run_continues_the_count_and_gives_the_number_of_an_unfinished_file_again",
@@ -71,9 +87,11 @@ pub(super) const PROMISES: &[Promise] = &[
     ),
     shown("Without `--state` they start afresh.", &["cli: a_transform_without_a_state_starts_afresh"]),
     shown(
-        "If a source cannot read its messages again, `aggregate` keeps nothing, and acknowledges messages when the results of their window are delivered.",
+        "If a source cannot read its messages again, `aggregate` and `sort` keep nothing, and acknowledge messages when the results of their window, or the sorted output, are delivered; `changes` begins without values.",
         &[
             "transforms: acks_wait_for_the_results_unless_a_run_starts_over",
+            "transforms: acks_wait_for_the_output_unless_a_run_starts_over",
+            "transforms: a_state_of_a_moment_at_which_messages_move_has_no_values",
             "cli: a_client_is_answered_when_the_results_of_its_window_are_delivered",
         ],
     ),
@@ -90,7 +108,7 @@ pub(super) const PROMISES: &[Promise] = &[
         &["cli: a_command_runs_again_for_a_file_that_no_checkpoint_covers"],
     ),
     shown(
-        "`errors replay` continues these states, except those of `aggregate` and `reduce`.",
+        "`errors replay` continues these states, except those of `aggregate`, `reduce`, `sort` and `changes`.",
         &[
             "cli: a_replay_continues_the_keys_and_the_numbers_of_the_runs_around_it",
             "cli: a_letter_that_failed_behind_dedupe_is_not_taken_for_a_repetition_of_itself",
@@ -112,10 +130,22 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "A replay removes these letters when the results are delivered, so one that is killed counts or merges them again.",
+        "`sort` sorts the letters of each part among themselves.",
+        &[
+            "transforms: letters_of_a_replay_are_sorted_apart_and_acks_wait_for_the_end",
+            "engine: a_replay_neither_restores_nor_saves_the_state_of_a_transform_that_replays_apart",
+        ],
+    ),
+    shown(
+        "`changes` begins without values, in the replay and after it.",
+        &["transforms: a_state_of_a_moment_at_which_messages_move_has_no_values"],
+    ),
+    shown(
+        "A replay removes these letters when the results are delivered, so one that is killed counts, merges or sends them again.",
         &[
             "transforms: no_letter_of_a_replay_is_late_and_acks_wait_for_the_end",
             "transforms: letters_of_a_replay_are_merged_apart_and_acks_wait_for_the_end",
+            "transforms: letters_of_a_replay_are_sorted_apart_and_acks_wait_for_the_end",
         ],
     ),
 ];
