@@ -154,6 +154,12 @@ impl Secret {
         Ok(Self(bytes))
     }
 
+    /// Returns a secret for one purpose: hashes under it say nothing of those for another one.
+    pub fn derived(&self, purpose: &str) -> Self {
+        let hash = SipHasher13::new_with_key(&self.0).hash(purpose.as_bytes());
+        Self(u128::from(hash).to_le_bytes())
+    }
+
     /// Computes the key of each message: a hash of the values of these columns, by SipHash-1-3 with 128 bits.
     /// Replaces the contents of `hashes`.
     pub fn hash_keys(&self, batch: &Batch, names: &[String], hashes: &mut Vec<u128>) {
@@ -235,6 +241,14 @@ mod tests {
         assert_eq!(keys.iter().collect::<std::collections::HashSet<_>>().len(), 4);
         hash_keys(&batch, &["nothing".into()], 0, &mut keys);
         assert_eq!(keys, [NULL; 5]);
+    }
+
+    #[test]
+    fn a_secret_for_a_purpose_is_the_same_each_time_and_another_one_than_that_for_others() {
+        let secret = Secret::random().unwrap();
+        assert_eq!(secret.derived("a"), secret.derived("a"));
+        assert_ne!(secret.derived("a"), secret.derived("b"));
+        assert_ne!(secret.derived(""), secret);
     }
 
     #[test]

@@ -152,6 +152,10 @@ fn applied(
     }
     transform.finish(&mut out).expect("a transform finishes");
     take(&mut out);
+    while out.take_held().is_some() {
+        transform.resume(&mut out).expect("a transform does not fail as a whole");
+        take(&mut out);
+    }
     main
 }
 

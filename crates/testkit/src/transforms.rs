@@ -140,22 +140,32 @@ fn apply(config: &dyn TransformConfig, payloads: &[Vec<u8>], size: usize) -> Res
         });
         transform.apply(testing::batch_with(chunk, ack), &mut out).map_err(|error| error.to_string())?;
         given.batches += 1;
-        given.take(&mut out);
         // As the engine does before the next batch.
-        while let Some(pause) = out.take_held() {
-            std::thread::sleep(pause);
-            transform.resume(&mut out).map_err(|error| error.to_string())?;
-            given.take(&mut out);
-        }
+        given.resume(&mut *transform, &mut out)?;
     }
     transform.finish(&mut out).map_err(|error| error.to_string())?;
-    given.take(&mut out);
+    given.resume(&mut *transform, &mut out)?;
     drop((transform, out));
     given.settlements = std::mem::take(&mut *settlements.lock().unwrap_or_else(PoisonError::into_inner));
     Ok(given)
 }
 
 impl Given {
+    /// Takes what was sent, until the transform holds nothing back.
+    fn resume(
+        &mut self,
+        transform: &mut dyn thalweg_engine::Transform,
+        out: &mut Outputs,
+    ) -> Result<(), String> {
+        self.take(out);
+        while let Some(pause) = out.take_held() {
+            std::thread::sleep(pause);
+            transform.resume(out).map_err(|error| error.to_string())?;
+            self.take(out);
+        }
+        Ok(())
+    }
+
     fn take(&mut self, out: &mut Outputs) {
         for file in out.take_files() {
             self.files += 1;

@@ -85,7 +85,9 @@ fn messages_are_counted_once_when_a_run_is_killed() {
             format!("{first} {last} {}", last - first + 1)
         })
         .collect();
-    for (options, expected) in [("max_count: 300,", windows), ("", vec![format!("0 {} {LINES}", LINES - 1)])]
+    let one = vec![format!("0 {} {LINES}", LINES - 1)];
+    for (options, expected) in
+        [("max_count: 300,", windows), ("", one.clone()), ("session_timeout: 1d,", one)]
     {
         let transforms = format!(
             "{{ aggregate: {{ {options} values: {{ a: first(payload), z: last(payload), n: count(*) }} }} }}, \
@@ -98,6 +100,43 @@ fn messages_are_counted_once_when_a_run_is_killed() {
                 let found = killed_at(failpoint, &transforms, sink);
                 assert!(found == expected, "{options} {sink}, {failpoint}: {found:?}");
             }
+        }
+    }
+}
+
+/// Open groups are in the checkpoint, and merged messages leave once.
+#[test]
+fn messages_are_merged_once_when_a_run_is_killed() {
+    let groups: Vec<String> = (0..LINES)
+        .step_by(300)
+        .map(|first| {
+            let last = (first + 300).min(LINES) - 1;
+            (first..=last).map(|number| number.to_string()).collect::<Vec<_>>().join(" ")
+        })
+        .collect();
+    for options in ["max_count: 300", "starts_when: 'CAST(payload AS BIGINT) % 300 = 0'"] {
+        let transforms = format!("{{ reduce: {{ {options}, merge: {{ payload: concat }} }} }}");
+        for sink in ["file: { path: out/all.txt }", "objects: { url: out/all.txt, part_size: 4KiB }"] {
+            for failpoint in
+                ["checkpoint.after=kill@4", "checkpoint.before=kill@5", "pre_commit.after=kill@3"]
+            {
+                let found = killed_at(failpoint, &transforms, sink);
+                assert!(found == groups, "{options} {sink}, {failpoint}: {} lines", found.len());
+            }
+        }
+    }
+}
+
+/// The messages so far are in the checkpoint, and the output of a killed run leaves again as a whole.
+#[test]
+fn messages_are_sorted_once_when_a_run_is_killed() {
+    let mut expected: Vec<String> = (0..LINES).map(|number| number.to_string()).collect();
+    expected.sort();
+    let transforms = "{ sort: { by: payload } }";
+    for sink in ["file: { path: out/all.txt }", "objects: { url: out/all.txt, part_size: 4KiB }"] {
+        for failpoint in ["checkpoint.after=kill@4", "checkpoint.before=kill@5", "pre_commit.after=kill@3"] {
+            let found = killed_at(failpoint, transforms, sink);
+            assert!(found == expected, "{sink}, {failpoint}: {} lines", found.len());
         }
     }
 }

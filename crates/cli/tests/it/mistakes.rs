@@ -324,7 +324,7 @@ pipelines:
     from: in
     transforms:
       - remap: { source: x }
-      - reduce: {}
+      - merge: {}
     to: out
 sinks: { out: console }
 ";
@@ -579,15 +579,36 @@ fn the_form_of_a_value_is_said_with_the_mistake() {
 
 #[test]
 fn terms_of_other_programs_for_transforms_and_keys() {
-    let list: String = ["select", "where", "sort", "head", "count", "grep", "remove_fields", "frobnicate"]
-        .map(|name| format!("      - {name}: x\n"))
-        .concat();
+    let list: String =
+        ["select", "where", "order_by", "head", "count", "grep", "remove_fields", "frobnicate"]
+            .map(|name| format!("      - {name}: x\n"))
+            .concat();
     assert_snapshot!(of_transforms(&list));
     assert_snapshot!(mistakes(
         "state: true\nsources: { in: { type: stdin } }\n\
          pipelines: { main: { source: in, steps: [parse_json], sink: out } }\n\
          sinks: { out: { inputs: [main], stdout: {} }, other: { type: stdout } }\n"
     ));
+}
+
+#[test]
+fn a_transform_that_waits_for_the_end_of_an_endless_source_is_a_mistake() {
+    let said = |source: &str| {
+        mistakes(&format!(
+            "sources: {{ in: {{ {source} }} }}\npipelines:\n  main:\n    from: in\n    \
+             transforms: [{{ filter: \"payload <> ''\" }}, {{ sort: {{ by: payload }} }}]\n    to: out\n\
+             sinks: {{ out: discard }}\n"
+        ))
+    };
+    let followed = said("file: { path: in.txt, follow: true }");
+    // Lines are wrapped.
+    let words = followed.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("`main.sort` sends nothing before the end of its input, but `in` never ends."),
+        "{followed}"
+    );
+    assert!(words.contains("Change `follow` of `in` so that it ends"), "{followed}");
+    assert!(followed.contains("1 mistake") && !followed.contains("2 mistakes"), "{followed}");
 }
 
 #[test]

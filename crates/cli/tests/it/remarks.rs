@@ -106,6 +106,9 @@ fn a_sink_that_knows_positions_needs_sources_that_have_them() {
         of_sources(&["file: { path: '*.log' }"], sink).replace("to: out", "ordered: false, to: out");
     let message = "`out` knows stored messages by their positions, so it needs them in order.";
     assert_eq!(checked(&unordered)[0], [message]);
+    let sorted = unordered.replace("ordered: false", "transforms: [{ sort: { by: payload } }]");
+    let message = "`out` knows stored messages by their positions, which they lose in `main.sort`.";
+    assert_eq!(checked(&sorted)[0], [message]);
 }
 
 #[cfg(feature = "mqtt")]

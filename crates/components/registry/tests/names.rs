@@ -265,6 +265,14 @@ const FORMER: &[(Role, &str, &str, &str)] = &[
         "`max_output` is called `max_output_bytes` here.",
     ),
     (Role::Transform, "parse_grok", "{ patterns: ['%{INT:a}'] }", "`patterns` is called `pattern` here."),
+    (
+        Role::Transform,
+        "reduce",
+        "{ expire_after_ms: 5s }",
+        "`expire_after_ms` is called `idle_timeout` here.",
+    ),
+    (Role::Transform, "reduce", "{ group_by: [a] }", "`group_by` is called `by` here."),
+    (Role::Transform, "reduce", "{ merge: { a: array } }", "`array` is called `list` here."),
     (Role::Transform, "write", "{ path: a, on_exists: skip }", "`on_exists` is called `existing` here."),
 ];
 

@@ -2,9 +2,9 @@
 //!
 //! A transform gets a batch and sends batches to its outputs. It allocates nothing per message, waits for
 //! nothing and performs no I/O. There are exceptions: `geoip` and `parse_protobuf` read a file when they are
-//! built, `join` reads its table then and when it changes, and `dedupe` keeps keys in temporary files if they
-//! do not fit into memory. The memory that a transform keeps between batches counts on the budget: see
-//! `kept`.
+//! built, `join` reads its table then and when it changes, and `dedupe` and `sort` keep what does not fit
+//! into memory in temporary files. The memory that a transform keeps between batches counts on the budget:
+//! see `kept`.
 //!
 //! A transform depends on the engine's traits, on the codec and on libraries; never on another component.
 //!
@@ -14,18 +14,25 @@
 mod access_log;
 mod base64;
 mod captures;
+mod clock;
 mod conditions;
+mod entries;
 mod expansion;
 mod headers;
 mod kept;
 mod labels;
+mod last_values;
 mod numbered;
 mod objects;
 mod on_error;
+mod open;
 mod pairs;
 mod pseudonym;
 mod quoted;
+mod saved;
+mod scalar;
 mod selection;
+mod sum;
 mod text_parser;
 
 thalweg_engine::components! {
@@ -33,6 +40,7 @@ thalweg_engine::components! {
     transform add_sequence::AddSequence;
     transform aggregate::Aggregate;
     transform cast::Cast;
+    transform changes::Changes;
     transform copy::Copy;
     transform decode_base64::DecodeBase64;
     transform dedupe::Dedupe;
@@ -71,6 +79,7 @@ thalweg_engine::components! {
     transform parse_w3c::ParseW3c;
     transform parse_xml::ParseXml;
     transform redact::Redact;
+    transform reduce::Reduce;
     transform rename::Rename;
     transform replace::Replace;
     transform route::Route;
@@ -78,6 +87,7 @@ thalweg_engine::components! {
     transform runlength::Runlength;
     transform sample::Sample;
     transform set::Set;
+    transform sort::Sort;
     transform split::Split;
     transform split_array::SplitArray;
     transform split_fields::SplitFields;

@@ -122,6 +122,11 @@ impl Step {
         }
     }
 
+    /// True if it sends its messages at the end of the input only.
+    pub fn needs_end(&self) -> bool {
+        matches!(self, Step::Messages(config) if config.needs_end())
+    }
+
     /// How long it takes for an item.
     pub fn cost(&self) -> Cost {
         match self {

@@ -206,6 +206,12 @@ pub trait TransformConfig: Send + Sync {
         self.is_sequential()
     }
 
+    /// True if it sends its messages at the end of the input only. A source that never ends must not lead to
+    /// it.
+    fn needs_end(&self) -> bool {
+        false
+    }
+
     /// Builds the instance of one worker.
     ///
     /// # Errors

@@ -51,6 +51,7 @@ impl Reader<'_> {
             self.shared_targets(root, &index);
             self.own_input(root, &index);
             self.claims(root, &sections, &index);
+            self.ends(root, &sections, &index);
             self.transactions(root, &sections, &index);
             self.positions_through_buffers(root, &sections, &index);
             self.growing_positions(root, &sections, &index);

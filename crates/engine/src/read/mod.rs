@@ -10,6 +10,7 @@ mod absent_files;
 mod buffers;
 mod claims;
 mod connections;
+mod ends;
 mod fields;
 mod memory;
 mod positions;

@@ -42,6 +42,25 @@ impl Reader<'_> {
                 let help = "Leave `ordered` out: messages keep their order by default.";
                 self.diagnostics.error(span, message).help(help);
             }
+            self.sorted_positions(root, sections, index, &sink.name);
+        }
+    }
+
+    /// Checks that no transform before such a sink collects all messages and changes their order.
+    fn sorted_positions(&mut self, root: &Node, sections: &Sections<'_>, index: &Index<'_>, sink: &Arc<str>) {
+        for pipeline in &index.graph.pipelines {
+            let leads = pipeline.to.names().contains(sink)
+                || Reached::from(index, &pipeline.name).sinks.contains(&sink);
+            let sorting = pipeline.transforms.iter().find(|transform| transform.config.needs_end());
+            let Some(transform) = sorting.filter(|_| leads) else { continue };
+            let span = sections.pipelines.span(&pipeline.name).unwrap_or(root.span);
+            let message = format!(
+                "`{sink}` knows stored messages by their positions, which they lose in `{}`.",
+                transform.name
+            );
+            let help = "Remove the option of the sink (`exactly_once`) that needs positions, or let another run \
+                        store the sorted messages in a file, and read them from there.";
+            self.diagnostics.error(span, message).help(help);
         }
     }
 

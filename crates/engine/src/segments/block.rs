@@ -62,6 +62,24 @@ pub(super) fn encode(batch: &Batch, to: &mut Vec<u8>) -> Result<(), ArrowError> 
     writer.finish()
 }
 
+/// Returns a batch as bytes, from which [`from_bytes`] makes the same messages.
+///
+/// # Errors
+/// If its columns cannot be written.
+pub fn to_bytes(batch: &Batch) -> Result<Vec<u8>, ArrowError> {
+    let mut bytes = Vec::new();
+    encode(batch, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Returns the messages of bytes that [`to_bytes`] made, without copying: their columns point into the bytes.
+///
+/// # Errors
+/// If the bytes are no batch.
+pub fn from_bytes(bytes: Vec<u8>) -> Result<Messages, ArrowError> {
+    Messages::decode(Buffer::from_vec(bytes))
+}
+
 /// True if a stream consists of messages that are not compressed, as [`encode`] writes them. A compressed
 /// buffer says how long it will be, and Arrow allocates that before it decompresses.
 fn is_plain(mut bytes: &[u8]) -> bool {

@@ -6,22 +6,11 @@ use std::path::Path;
 
 use arrow_buffer::Buffer;
 use arrow_schema::ArrowError;
-use thalweg_record::Batch;
 
-use super::block::{Messages, encode as encode_block};
+use super::block::Messages;
 use super::read::{Next, Segment, list};
 use super::{BLOCK_HEAD, BlockHead, FINISHED, HEAD, MAGIC, OPEN, path_of};
 use crate::Reading;
-
-/// The bytes of a block's body for a batch.
-///
-/// # Errors
-/// If Arrow cannot write the batch.
-pub fn encode(batch: &Batch) -> Result<Vec<u8>, ArrowError> {
-    let mut body = Vec::new();
-    encode_block(batch, &mut body)?;
-    Ok(body)
-}
 
 /// Decodes the body of a block, and takes its messages in two parts.
 ///

@@ -30,6 +30,8 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
+pub use block::{from_bytes, to_bytes};
+
 /// The extension of a segment that may be read.
 pub(crate) const FINISHED: &str = "spool";
 /// The extension of a segment that is being written.

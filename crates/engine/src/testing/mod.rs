@@ -147,6 +147,7 @@ fn applied<C: Component + TransformConfig>(
     given.resume(&mut *transform, &mut out);
     transform.finish(&mut out).expect("it does not fail as a whole");
     given.note(&mut out);
+    given.resume(&mut *transform, &mut out);
     given
 }
 

@@ -20,8 +20,8 @@ use thalweg_local::sources::file::FileSource;
 use thalweg_local::sources::generate::GenerateConfig;
 use thalweg_record::{Ack, Batch, Outcome};
 use thalweg_transforms::{
-    add_id::AddId, add_sequence::AddSequence, dedupe::Dedupe, limit::Limit, parse_csv::ParseCsv,
-    sample::Sample,
+    add_id::AddId, add_sequence::AddSequence, changes::Changes, dedupe::Dedupe, limit::Limit,
+    parse_csv::ParseCsv, sample::Sample, sort::Sort,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -55,7 +55,7 @@ const TEXT: &[u8] = b"one\ntwo\nthree\n";
 
 fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
-    let kind = input.choice(11);
+    let kind = input.choice(13);
     let Ok(saved) = serde_json::from_slice::<Value>(input.0) else { return };
     let used = bounded((16 << 20) + 100 * bytes.len(), || use_state(kind, saved));
     if let Err(error) = used {
@@ -75,7 +75,9 @@ fn use_state(kind: usize, saved: Value) -> Result<(), Error> {
         7 => sink::<FileConfig>("{ path: 'FOLDER/all.log' }", saved),
         8 => sink::<ObjectsSink>("{ url: 'FOLDER/all.log' }", saved),
         9 => source::<FileSource>("{ path: 'FOLDER/all.log' }", saved),
-        _ => source::<GenerateConfig>("{ message: 'hello', count: 5 }", saved),
+        10 => source::<GenerateConfig>("{ message: 'hello', count: 5 }", saved),
+        11 => transform::<Sort>("{ by: payload }", saved),
+        _ => transform::<Changes>("{}", saved),
     }
 }
 
@@ -96,6 +98,10 @@ where
     }
     transform.state();
     transform.finish(&mut out)?;
+    while out.take_held().is_some() {
+        drop(out.take());
+        transform.resume(&mut out)?;
+    }
     drop(out.take());
     Ok(())
 }

@@ -3,7 +3,8 @@
 
 use arrow_array::Array;
 use tempfile::TempDir;
-use thalweg_engine::segments::fuzzing::{decode, encode, segment};
+use thalweg_engine::segments::fuzzing::{decode, segment};
+use thalweg_engine::segments::to_bytes;
 
 use crate::Target;
 use crate::input::Input;
@@ -43,7 +44,7 @@ fn run(bytes: &[u8]) {
 /// Messages that are written read back as they were.
 fn reads_back(lines: &[&[u8]]) {
     let batch = thalweg_record::testing::batch(lines);
-    let block = encode(&batch).expect("messages are written");
+    let block = to_bytes(&batch).expect("messages are written");
     let found = decode(&block).expect("messages are read back");
     let found: Vec<&[u8]> = found.iter().flat_map(|reading| reading.payload.iter().flatten()).collect();
     assert_eq!(found, lines);

@@ -8,8 +8,12 @@ use thalweg_codec::keys::hash_bytes;
 
 use super::distinct::Distinct;
 use super::function::Kind;
+use super::list::List;
+use super::moments::Moments;
 use super::sketch::Sketch;
-use super::value::{Number, Scalar, View, bits};
+use super::top::Top;
+use crate::scalar::{Scalar, View};
+use crate::sum::Sum;
 
 /// The state of a function for one group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,70 +25,29 @@ pub(super) enum Accumulator {
     Max(Scalar),
     Distinct(Distinct),
     Quantile(Sketch),
-    First(Scalar),
-    Last(Scalar),
+    First(Placed),
+    Last(Placed),
+    Any(bool),
+    Variance(Moments),
+    Deviation(Moments),
+    List(List),
+    Top(Top),
 }
 
-/// The sum of numbers. That of integers is exact, that of floats is compensated (Neumaier).
+/// A value, and the place of its message in the order of messages.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Sum {
-    count: u64,
-    /// The sum of the integers: its upper and lower 64 bits.
-    upper: i64,
-    lower: u64,
-    has_floats: bool,
-    #[serde(with = "bits")]
-    floats: f64,
-    #[serde(with = "bits")]
-    compensation: f64,
+pub(super) struct Placed {
+    at: i64,
+    value: Scalar,
 }
 
-impl Sum {
-    fn whole(&self) -> i128 {
-        (i128::from(self.upper) << 64) | i128::from(self.lower)
-    }
-
-    fn add(&mut self, number: Number) {
-        self.count = self.count.saturating_add(1);
-        match number {
-            Number::Int(value) => {
-                let sum = self.whole().saturating_add(i128::from(value));
-                (self.upper, self.lower) = ((sum >> 64) as i64, sum as u64);
-            }
-            Number::Float(value) => {
-                self.has_floats = true;
-                let sum = self.floats + value;
-                if sum.is_finite() {
-                    self.compensation += match self.floats.abs() >= value.abs() {
-                        true => (self.floats - sum) + value,
-                        false => (value - sum) + self.floats,
-                    };
-                } else {
-                    self.compensation = 0.0;
-                }
-                self.floats = sum;
-            }
-        }
-    }
-
-    fn as_float(&self) -> f64 {
-        self.whole() as f64 + (self.floats + self.compensation)
-    }
-
-    fn sum(&self) -> Scalar {
-        match i64::try_from(self.whole()) {
-            _ if self.count == 0 => Scalar::Null,
-            Ok(sum) if !self.has_floats => Scalar::Int(sum),
-            _ => Scalar::Float(self.as_float()),
-        }
-    }
-
-    fn mean(&self) -> Scalar {
-        match self.count {
-            0 => Scalar::Null,
-            count => Scalar::Float(self.as_float() / count as f64),
-        }
-    }
+/// Memory for adding values, and a count of those left out.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    /// Memory for the time of a call.
+    bytes: Vec<u8>,
+    /// The number of values that lists do not have, because they have their maximum.
+    pub(super) omitted: u64,
 }
 
 /// Returns a hash that equal values have. Integers are equal to floats of the same value.
@@ -134,28 +97,78 @@ impl Accumulator {
             Kind::Max => Self::Max(Scalar::Null),
             Kind::Distinct => Self::Distinct(Distinct::new()),
             Kind::Quantile(_) => Self::Quantile(Sketch::default()),
-            Kind::First => Self::First(Scalar::Null),
-            Kind::Last => Self::Last(Scalar::Null),
+            Kind::First => Self::First(Placed::default()),
+            Kind::Last => Self::Last(Placed::default()),
+            Kind::Any => Self::Any(false),
+            Kind::Variance => Self::Variance(Moments::default()),
+            Kind::Deviation => Self::Deviation(Moments::default()),
+            Kind::List(most) => Self::List(List::new(most)),
+            Kind::Top(most) => Self::Top(Top::new(most)),
         }
     }
 
-    /// Adds a value that is not NULL. `bytes` is memory for the time of the call.
-    pub(super) fn add(&mut self, value: View<'_>, bytes: &mut Vec<u8>) {
+    /// Adds a value that is not NULL. `at` is the place of its message in the order of messages: of those
+    /// with the same place, the order is that of the calls.
+    pub(super) fn add(&mut self, value: View<'_>, at: i64, scratch: &mut Scratch) {
         match self {
             Self::Count(count) => *count = count.saturating_add(1),
             Self::Sum(sum) | Self::Mean(sum) => value.number().into_iter().for_each(|number| sum.add(number)),
             Self::Min(least) => replace_if(least, value, Ordering::Less),
             Self::Max(most) => replace_if(most, value, Ordering::Greater),
-            Self::Distinct(distinct) => distinct.add(hash(value, bytes)),
+            Self::Distinct(distinct) => distinct.add(hash(value, &mut scratch.bytes)),
             Self::Quantile(sketch) => {
                 value.number().into_iter().for_each(|number| sketch.add(number.as_float()));
             }
             Self::First(first) => {
-                if first.view().is_null() {
-                    *first = value.to_scalar();
+                if first.value.view().is_null() || at < first.at {
+                    *first = Placed { at, value: value.to_scalar() };
                 }
             }
-            Self::Last(last) => *last = value.to_scalar(),
+            Self::Last(last) => {
+                if last.value.view().is_null() || at >= last.at {
+                    *last = Placed { at, value: value.to_scalar() };
+                }
+            }
+            // The values are those for which the condition is true.
+            Self::Any(is_any) => *is_any = true,
+            Self::Variance(moments) | Self::Deviation(moments) => {
+                value.number().into_iter().for_each(|number| moments.add(number.as_float()));
+            }
+            Self::List(list) => scratch.omitted = scratch.omitted.saturating_add(list.add(value, at)),
+            Self::Top(top) => top.add(value, hash(value, &mut scratch.bytes)),
+        }
+    }
+
+    /// Adds the values of another accumulator of the same function.
+    pub(super) fn merge(&mut self, other: Self, scratch: &mut Scratch) {
+        match (self, other) {
+            (Self::Count(count), Self::Count(other)) => *count = count.saturating_add(other),
+            (Self::Sum(sum), Self::Sum(other)) | (Self::Mean(sum), Self::Mean(other)) => sum.merge(&other),
+            (Self::Min(least), Self::Min(other)) => replace_if(least, other.view(), Ordering::Less),
+            (Self::Max(most), Self::Max(other)) => replace_if(most, other.view(), Ordering::Greater),
+            (Self::Distinct(distinct), Self::Distinct(other)) => distinct.merge(other),
+            (Self::Quantile(sketch), Self::Quantile(other)) => sketch.merge(&other),
+            (Self::First(first), Self::First(other)) => {
+                let is_first = first.value.view().is_null() || other.at < first.at;
+                if is_first && !other.value.view().is_null() {
+                    *first = other;
+                }
+            }
+            (Self::Last(last), Self::Last(other)) => {
+                let is_last = last.value.view().is_null() || other.at >= last.at;
+                if is_last && !other.value.view().is_null() {
+                    *last = other;
+                }
+            }
+            (Self::Any(is_any), Self::Any(other)) => *is_any |= other,
+            (Self::Variance(moments), Self::Variance(other))
+            | (Self::Deviation(moments), Self::Deviation(other)) => moments.merge(&other),
+            (Self::List(list), Self::List(other)) => {
+                scratch.omitted = scratch.omitted.saturating_add(list.merge(other));
+            }
+            (Self::Top(top), Self::Top(other)) => top.merge(other),
+            // All groups of a transform have the same functions.
+            _ => {}
         }
     }
 
@@ -165,12 +178,18 @@ impl Accumulator {
             Self::Count(count) => Scalar::Int(i64::try_from(*count).unwrap_or(i64::MAX)),
             Self::Sum(sum) => sum.sum(),
             Self::Mean(sum) => sum.mean(),
-            Self::Min(value) | Self::Max(value) | Self::First(value) | Self::Last(value) => value.clone(),
+            Self::Min(value) | Self::Max(value) => value.clone(),
+            Self::First(placed) | Self::Last(placed) => placed.value.clone(),
             Self::Distinct(distinct) => Scalar::Int(distinct.count()),
             Self::Quantile(sketch) => {
                 let part = if let Kind::Quantile(part) = kind { part } else { 1.0 };
                 sketch.quantile(part).map_or(Scalar::Null, Scalar::Float)
             }
+            Self::Any(is_any) => Scalar::Bool(*is_any),
+            Self::Variance(moments) => moments.variance(),
+            Self::Deviation(moments) => moments.deviation(),
+            Self::List(list) => list.result(),
+            Self::Top(top) => top.result(),
         }
     }
 
@@ -178,9 +197,11 @@ impl Accumulator {
     pub(super) fn heap(&self) -> usize {
         match self {
             Self::Count(_) | Self::Sum(_) | Self::Mean(_) => 0,
-            Self::Min(value) | Self::Max(value) | Self::First(value) | Self::Last(value) => {
-                value.view().heap()
-            }
+            Self::Any(_) | Self::Variance(_) | Self::Deviation(_) => 0,
+            Self::Min(value) | Self::Max(value) => value.view().heap(),
+            Self::First(placed) | Self::Last(placed) => placed.value.view().heap(),
+            Self::List(list) => list.heap(),
+            Self::Top(top) => top.heap(),
             Self::Distinct(distinct) => distinct.heap(),
             Self::Quantile(sketch) => sketch.heap(),
         }
@@ -190,9 +211,11 @@ impl Accumulator {
     pub(super) fn is_valid(&self, kind: Kind) -> bool {
         let is_same = std::mem::discriminant(self) == std::mem::discriminant(&Self::new(kind));
         is_same
-            && match self {
-                Self::Distinct(distinct) => distinct.is_valid(),
-                Self::Quantile(sketch) => sketch.is_valid(),
+            && match (self, kind) {
+                (Self::Distinct(distinct), _) => distinct.is_valid(),
+                (Self::Quantile(sketch), _) => sketch.is_valid(),
+                (Self::List(list), Kind::List(most)) => list.is_valid(most),
+                (Self::Top(top), Kind::Top(most)) => top.is_valid(most),
                 _ => true,
             }
     }
@@ -202,18 +225,25 @@ impl Accumulator {
 pub(super) fn result_type(kind: Kind) -> FieldType {
     match kind {
         Kind::Count | Kind::CountIf | Kind::Distinct | Kind::Sum => FieldType::Int,
-        Kind::Mean | Kind::Quantile(_) => FieldType::Float,
+        Kind::Mean | Kind::Quantile(_) | Kind::Variance | Kind::Deviation => FieldType::Float,
         Kind::Min | Kind::Max | Kind::First | Kind::Last => FieldType::Text,
+        Kind::Any => FieldType::Bool,
+        Kind::List(_) | Kind::Top(_) => FieldType::Json,
     }
 }
 
 /// True if the memory of a group may grow with its values.
 pub(super) fn grows(kind: Kind) -> bool {
-    !matches!(kind, Kind::Count | Kind::CountIf | Kind::Sum | Kind::Mean)
+    match kind {
+        Kind::Count | Kind::CountIf | Kind::Any => false,
+        Kind::Sum | Kind::Mean | Kind::Variance | Kind::Deviation => false,
+        Kind::Min | Kind::Max | Kind::First | Kind::Last => true,
+        Kind::Distinct | Kind::Quantile(_) | Kind::List(_) | Kind::Top(_) => true,
+    }
 }
 
 fn replace_if(kept: &mut Scalar, value: View<'_>, wanted: Ordering) {
-    if kept.view().is_null() || value.compare(kept.view()) == wanted {
+    if !value.is_null() && (kept.view().is_null() || value.compare(kept.view()) == wanted) {
         *kept = value.to_scalar();
     }
 }
@@ -221,6 +251,7 @@ fn replace_if(kept: &mut Scalar, value: View<'_>, wanted: Ordering) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn result(kind: Kind, values: &[Scalar]) -> Scalar {
         let mut accumulator = Accumulator::new(kind);
@@ -229,7 +260,7 @@ mod tests {
             let saved = serde_json::to_value(&accumulator).unwrap().to_string();
             accumulator = serde_json::from_str(&saved).unwrap();
             assert!(accumulator.is_valid(kind));
-            accumulator.add(value.view(), &mut Vec::new());
+            accumulator.add(value.view(), 0, &mut Scratch::default());
         }
         accumulator.result(kind)
     }
@@ -279,9 +310,58 @@ mod tests {
         assert_eq!(result(Kind::Distinct, &large), Scalar::Int(2));
     }
 
+    proptest! {
+        /// All functions, however the values are divided between two accumulators.
+        #[test]
+        fn merged_accumulators_have_the_result_of_all_values(
+            values in prop::collection::vec((-50..50_i64, any::<bool>()), 0..40),
+            is_float in any::<bool>(),
+        ) {
+            let kinds = [
+                Kind::Count, Kind::CountIf, Kind::Sum, Kind::Mean, Kind::Min, Kind::Max, Kind::Distinct,
+                Kind::Quantile(0.5), Kind::First, Kind::Last, Kind::Any, Kind::List(7), Kind::Top(3),
+            ];
+            for kind in kinds {
+                let mut scratch = Scratch::default();
+                let mut all = Accumulator::new(kind);
+                let mut parts = [Accumulator::new(kind), Accumulator::new(kind)];
+                for (place, (value, is_second)) in values.iter().enumerate() {
+                    let view = if is_float { View::Float(*value as f64 / 4.0) } else { View::Int(*value) };
+                    all.add(view, place as i64, &mut scratch);
+                    parts[usize::from(*is_second)].add(view, place as i64, &mut scratch);
+                }
+                let [mut first, second] = parts;
+                first.merge(second, &mut scratch);
+                prop_assert!(first.is_valid(kind));
+                prop_assert_eq!(first.result(kind), all.result(kind), "{:?}", kind);
+            }
+        }
+    }
+
+    #[test]
+    fn many_different_values_are_merged_as_if_they_were_added() {
+        let mut scratch = Scratch::default();
+        let of = |values: std::ops::Range<i64>, scratch: &mut Scratch| {
+            let mut accumulator = Accumulator::new(Kind::Distinct);
+            values.for_each(|value| accumulator.add(View::Int(value), 0, scratch));
+            accumulator
+        };
+        let all = of(0..3000, &mut scratch);
+        for (first, rest) in [(0..900, 800..3000), (0..2000, 1900..3000), (0..2500, 2400..3000)] {
+            let mut merged = of(first, &mut scratch);
+            merged.merge(of(rest, &mut scratch), &mut scratch);
+            assert_eq!(merged, all);
+        }
+        let mut few = of(0..600, &mut scratch);
+        few.merge(of(500..1000, &mut scratch), &mut scratch);
+        assert_eq!(few.result(Kind::Distinct), Scalar::Int(1000));
+    }
+
     #[test]
     fn the_state_of_another_function_is_found() {
         assert!(!Accumulator::new(Kind::Sum).is_valid(Kind::Mean));
         assert!(Accumulator::new(Kind::CountIf).is_valid(Kind::Count));
+        assert!(!Accumulator::new(Kind::Variance).is_valid(Kind::Deviation));
+        assert!(!Accumulator::new(Kind::List(5)).is_valid(Kind::List(6)));
     }
 }

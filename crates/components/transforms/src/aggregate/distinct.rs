@@ -49,6 +49,20 @@ impl Distinct {
         }
     }
 
+    /// Adds the values of another one.
+    pub(super) fn merge(&mut self, other: Self) {
+        match other {
+            Distinct::Exact(hashes) => hashes.into_iter().for_each(|hash| self.add(hash)),
+            Distinct::Estimated(mut registers) => {
+                match &*self {
+                    Distinct::Exact(hashes) => hashes.iter().for_each(|hash| registers.add(*hash)),
+                    Distinct::Estimated(own) => registers.merge(own),
+                }
+                *self = Distinct::Estimated(registers);
+            }
+        }
+    }
+
     pub(super) fn count(&self) -> i64 {
         match self {
             Distinct::Exact(hashes) => hashes.len() as i64,
@@ -81,6 +95,12 @@ impl Registers {
         let zeros = rest.leading_zeros() as u8 + 1;
         if let Some(register) = self.0.get_mut(at) {
             *register = (*register).max(zeros);
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        for (register, other) in self.0.iter_mut().zip(other.0.iter()) {
+            *register = (*register).max(*other);
         }
     }
 

@@ -9,7 +9,7 @@ use thalweg_record::Batch;
 use super::function::Kind;
 use super::running::{Aggregator, Applied};
 use super::timing::is_usable;
-use super::value::{Column, View};
+use crate::scalar::{Column, View};
 
 /// The longest text of a key, or of a value that is kept, in bytes.
 const LONGEST: usize = 16 << 10;
@@ -51,12 +51,12 @@ impl Aggregator {
         for Applied { kind, text, of } in &mut self.functions {
             columns.push(match of {
                 None => None,
-                Some(_) if *kind == Kind::CountIf => None,
+                Some(_) if kind.takes_condition() => None,
                 Some(evaluator) => Some(values(evaluator, &|| format!("`{text}`"))?),
             });
         }
         for (Applied { kind, text, of }, column) in self.functions.iter_mut().zip(&mut columns) {
-            if *kind == Kind::CountIf
+            if kind.takes_condition()
                 && let Some(condition) = of
             {
                 let condition = condition.condition(batch);
@@ -91,13 +91,15 @@ impl Aggregator {
             };
             let text = &applied.text;
             match applied.kind {
-                Kind::Sum | Kind::Mean if view.number().is_none() => {
+                Kind::Sum | Kind::Mean | Kind::Variance | Kind::Deviation if view.number().is_none() => {
                     return Some(format!("the value of `{text}` is not a number"));
                 }
                 Kind::Quantile(_) if !view.number().is_some_and(|number| number.as_float().is_finite()) => {
                     return Some(format!("the value of `{text}` is not a finite number"));
                 }
-                Kind::Min | Kind::Max | Kind::First | Kind::Last if view.heap() > LONGEST => {
+                Kind::Min | Kind::Max | Kind::First | Kind::Last | Kind::List(_) | Kind::Top(_)
+                    if view.heap() > LONGEST =>
+                {
                     return Some(format!("the value of `{text}` has more than {} KiB", LONGEST >> 10));
                 }
                 _ => {}

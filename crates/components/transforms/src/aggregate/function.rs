@@ -1,6 +1,7 @@
 //! The functions of `aggregate`, as texts: `count(*)`, `sum(bytes / 1024)`, `quantile(ms, 0.95)`.
 
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -8,10 +9,14 @@ use serde::{Deserialize, Deserializer};
 use thalweg_config::{FormatError, nearest, register_format};
 use thalweg_expression::{Expression, ExpressionError};
 
+use super::{list, top};
+
 const FORMAT: &str = "aggregate-function";
 
-const NAMES: [&str; 10] =
-    ["count", "count_if", "sum", "mean", "min", "max", "distinct", "quantile", "first", "last"];
+const NAMES: [&str; 15] = [
+    "count", "count_if", "sum", "mean", "min", "max", "distinct", "quantile", "first", "last", "any",
+    "variance", "stddev", "list", "top_k",
+];
 
 /// A computation over values.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,6 +41,23 @@ pub enum Kind {
     First,
     /// The last value that is not NULL.
     Last,
+    /// True if a condition is true for any message.
+    Any,
+    /// The variance of a sample of numbers.
+    Variance,
+    /// The standard deviation of a sample of numbers.
+    Deviation,
+    /// The first values, at most this number.
+    List(usize),
+    /// This number of the most frequent values.
+    Top(usize),
+}
+
+impl Kind {
+    /// True if it takes a condition.
+    pub(super) fn takes_condition(self) -> bool {
+        matches!(self, Kind::CountIf | Kind::Any)
+    }
 }
 
 /// A function and the expression that it is applied to.
@@ -75,11 +97,42 @@ fn expression(sql: &str, at: usize) -> Result<Expression, FormatError> {
     Expression::parse(sql).map_err(shifted)
 }
 
-/// Divides the arguments of `quantile` at the last comma.
-fn quantile(inside: &str) -> Option<(&str, f64)> {
-    let (of, part) = inside.rsplit_once(',')?;
-    let part: f64 = part.trim().parse().ok()?;
-    (0.0..=1.0).contains(&part).then_some((of, part))
+/// Divides arguments at the last comma, and parses the one after it.
+fn second<T: FromStr + PartialOrd>(inside: &str, range: RangeInclusive<T>) -> Option<(&str, T)> {
+    let (of, last) = inside.rsplit_once(',')?;
+    let last: T = last.trim().parse().ok()?;
+    range.contains(&last).then_some((of, last))
+}
+
+/// Reads the arguments of a function that takes a number after the expression.
+fn with_number<'a>(name: &str, inside: &'a str) -> Result<(&'a str, Kind), FormatError> {
+    let (found, numbers) = match name {
+        "list" => {
+            let found = second(inside, 1..=list::LONGEST).map(|(of, most)| (of, Kind::List(most)));
+            (found, format!("a whole number from 1 to {}", list::LONGEST))
+        }
+        "top_k" => {
+            let found = second(inside, 1..=top::LONGEST).map(|(of, most)| (of, Kind::Top(most)));
+            (found, format!("a whole number from 1 to {}", top::LONGEST))
+        }
+        _ => {
+            let found = second(inside, 0.0..=1.0).map(|(of, part)| (of, Kind::Quantile(part)));
+            (found, "a number from 0 to 1".to_owned())
+        }
+    };
+    found.ok_or_else(|| {
+        let error = FormatError::new(format!("`{name}` needs {numbers} after a comma."));
+        error.help(format!("Write for example `{}`.", example(name)))
+    })
+}
+
+fn example(name: &str) -> String {
+    match name {
+        "quantile" => "quantile(ms, 0.95)".to_owned(),
+        "list" => "list(path, 100)".to_owned(),
+        "top_k" => "top_k(path, 10)".to_owned(),
+        _ => format!("{name}(field)"),
+    }
 }
 
 impl FromStr for Function {
@@ -109,30 +162,25 @@ impl FromStr for Function {
             return function(Kind::Count, None);
         }
         let Some(inside) = inside else {
-            let example =
-                if name == "quantile" { "quantile(ms, 0.95)".to_owned() } else { format!("{name}(field)") };
             let error = FormatError::new(format!("`{name}` needs a field or an expression."));
-            return Err(error.help(format!("Write for example `{example}`.")));
+            return Err(error.help(format!("Write for example `{}`.", example(&name))));
         };
-        let kind = match name.as_str() {
-            "count" => Kind::Count,
-            "count_if" => Kind::CountIf,
-            "sum" => Kind::Sum,
-            "mean" => Kind::Mean,
-            "min" => Kind::Min,
-            "max" => Kind::Max,
-            "distinct" => Kind::Distinct,
-            "first" => Kind::First,
-            "last" => Kind::Last,
-            _ => {
-                let Some((of, part)) = quantile(inside) else {
-                    let error = FormatError::new("`quantile` needs a number from 0 to 1 after a comma.");
-                    return Err(error.help("Write for example `quantile(ms, 0.95)`."));
-                };
-                return function(Kind::Quantile(part), Some(expression(of, at)?));
-            }
+        let (of, kind) = match name.as_str() {
+            "count" => (inside, Kind::Count),
+            "count_if" => (inside, Kind::CountIf),
+            "sum" => (inside, Kind::Sum),
+            "mean" => (inside, Kind::Mean),
+            "min" => (inside, Kind::Min),
+            "max" => (inside, Kind::Max),
+            "distinct" => (inside, Kind::Distinct),
+            "first" => (inside, Kind::First),
+            "last" => (inside, Kind::Last),
+            "any" => (inside, Kind::Any),
+            "variance" => (inside, Kind::Variance),
+            "stddev" => (inside, Kind::Deviation),
+            _ => with_number(&name, inside)?,
         };
-        function(kind, Some(expression(inside, at)?))
+        function(kind, Some(expression(of, at)?))
     }
 }
 
@@ -177,6 +225,10 @@ mod tests {
             parsed("quantile(coalesce(a, b), 0.5)"),
             (Kind::Quantile(0.5), Some("coalesce(a, b)".to_owned()))
         );
+        assert_eq!(parsed("List(a, 10)"), (Kind::List(10), Some("a".to_owned())));
+        assert_eq!(parsed("top_k(round(a, 2), 3)"), (Kind::Top(3), Some("round(a, 2)".to_owned())));
+        assert_eq!(parsed("any(a > 5)"), (Kind::Any, Some("a > 5".to_owned())));
+        assert_eq!(parsed("stddev(a)"), (Kind::Deviation, Some("a".to_owned())));
     }
 
     #[test]
@@ -188,6 +240,14 @@ mod tests {
         for text in ["quantile(a)", "quantile(a, 95)", "quantile(a, b)"] {
             assert_eq!(error(text).message, "`quantile` needs a number from 0 to 1 after a comma.", "{text}");
         }
+        for text in ["list(a)", "list(a, 0)", "list(a, 10001)", "list(a, -1)", "list(a, 1.5)"] {
+            let expected = "`list` needs a whole number from 1 to 10000 after a comma.";
+            assert_eq!(error(text).message, expected, "{text}");
+        }
+        let many = error("top_k(a, 101)");
+        assert_eq!(many.message, "`top_k` needs a whole number from 1 to 100 after a comma.");
+        assert_eq!(many.help.as_deref(), Some("Write for example `top_k(path, 10)`."));
+        assert_eq!(error("list()").help.as_deref(), Some("Write for example `list(path, 100)`."));
         let wrong = error("sum(a >= >= 5)");
         assert_eq!(wrong.range, Some(9..11));
         for text in ["", "(", ")", ")(", "sum)a(", "sum(a", "é("] {

@@ -1,24 +1,33 @@
 //! Combines messages: counts, sums and more for each key and window.
 //!
-//! Keys are hashes of 128 bits, as in `dedupe`, and the values of a key are copied once for each group. Each
-//! function has an accumulator for each group (`accumulator`, `distinct`, `sketch`), and each window a list
-//! of groups (`window`). Which windows a message is in is decided by `timing`, one message after the other,
-//! so that results do not depend on how messages are divided into batches. `kept` has the open windows in
-//! checkpoints.
+//! Keys are hashes of 128 bits, as in `dedupe`, and the values of a key are copied once for each group
+//! (`group`). Each function has an accumulator for each group (`accumulator`), and each window a list of
+//! groups (`window`). A session is one group with its own start and end (`sessions`). Which windows a message
+//! is in is decided by `timing`, one message after the other, so that results do not depend on how messages
+//! are divided into batches. `kept` and `kept_sessions` have what is open in checkpoints.
 //!
-//! See docs/decisions/108-aggregates-hold-acks-or-state.md.
+//! See docs/decisions/108-aggregates-hold-acks-or-state.md and
+//! docs/decisions/114-sessions-are-groups-that-merge.md.
 
 mod accumulator;
+mod counting;
 mod distinct;
 mod evaluation;
 mod function;
+mod group;
 mod kept;
+mod kept_sessions;
+mod left;
+mod list;
+mod moments;
+mod results;
 mod running;
+mod sessions;
 mod sketch;
 #[cfg(test)]
 mod tests;
 mod timing;
-mod value;
+mod top;
 mod window;
 
 use std::collections::BTreeMap;
@@ -36,12 +45,18 @@ use thalweg_engine::{Component, Context, Error, FieldUse, KnownFields, Mistake, 
 use thalweg_expression::{Evaluator, Expression};
 use thalweg_record::{INTRINSIC, is_metadata};
 
+use crate::clock::now;
 use crate::kept::Kept;
+use crate::open::{Acks, KeptOpen};
+use crate::scalar::field;
+use accumulator::Scratch;
 use function::Function;
 use kept::KeptWindows;
-use running::{Acks, Aggregator, Applied, now};
-use timing::{MOST, Spans, Timing, micros};
-use window::{END, START};
+use kept_sessions::KeptSessions;
+use results::{END, START};
+use running::{Aggregator, Applied};
+use sessions::Sessions;
+use timing::{Gaps, MOST, Spans, Timing, micros};
 
 /// Combines messages: counts, sums and more for each key and window.
 ///
@@ -50,8 +65,9 @@ use window::{END, START};
 /// leave in the order of their starts, and the results of a window in the order of the first messages of
 /// their keys.
 ///
-/// A window is a time with `every`, a number of messages with `max_count`, and otherwise all of the input:
-/// its results leave at the end. A run that is stopped and has no `--state` sends the results so far.
+/// A window is a time with `every`, a session of a key with `session_timeout`, a number of messages with
+/// `max_count`, and otherwise all of the input: its results leave at the end. A run that is stopped and has
+/// no `--state` sends the results so far. Sessions leave in the order of their ends.
 ///
 /// With `--state`, and sources that read their input again, a checkpoint has the open windows: each message
 /// is counted once, also after `kill -9`, and a run that is stopped leaves open windows to the next one. With
@@ -60,7 +76,8 @@ use window::{END, START};
 /// a number of messages before some are acknowledged must send those of a whole window, or the window never
 /// ends unless there is an `idle_timeout`. A `buffer` on disk before the pipeline avoids both. At most 65,536
 /// batches wait like this, and fewer if `memory` is less than 64 MiB: then the results of the oldest window
-/// leave early, and others of the same window follow.
+/// leave early, and others of the same window follow. A batch counts once for each session that it has
+/// messages of, and the sessions with the most batches leave early.
 ///
 /// The results of all windows also leave at the end of the input. If a later run with the same state reads
 /// more messages of a window, further results of it follow.
@@ -85,15 +102,33 @@ pub struct Aggregate {
     ///   of those where the condition is true.
     /// - `sum(x)`, `mean(x)`: of numbers, and of texts that are numbers. A sum of integers is exact.
     /// - `min(x)`, `max(x)`: of numbers, times, texts (by their bytes) or booleans.
-    /// - `first(x)`, `last(x)`: in the order in which messages come.
+    /// - `first(x)`, `last(x)`: in the order in which messages come; in sessions by `time`, in the order of
+    ///   their times. `first(x)` is also SQL's `any_value(x)`.
+    /// - `any(x > 5)`: whether the condition is true for any message.
+    /// - `variance(x)`, `stddev(x)`: of a sample, so of at least two numbers.
     /// - `distinct(x)`: the number of different values. It is exact up to 1000 values. Beyond that it is
     ///   estimated by HyperLogLog, with a standard error of 1.6 %.
     /// - `quantile(x, 0.95)`: the number below which 95 % of the numbers are, with a relative error of at
     ///   most 1 % (DDSketch).
+    /// - `list(x, 100)`: the first 100 values as a JSON array, in the order of `first`. At most 10000;
+    ///   `count(x)` is the number of all values, and the summary of a run has the number of those left out
+    ///   (`list_omitted`).
+    /// - `top_k(x, 10)`: the 10 most frequent values as a JSON array of objects with `value`, `count` and
+    ///   `error`. At most 100. A count is never too low, and at most `error` too high (Space-Saving). Counts
+    ///   are exact for up to 10 times as many different values as asked for, and at least for 100. Beyond
+    ///   that, `error` is at most the number of all values divided by that number.
     values: Ordered<Function>,
     /// The time from the start of a window to that of the next one, for example `1m`. Windows begin at
     /// multiples of it since 1970, in UTC.
+    ///
+    /// With `session_timeout`, sessions also end at these times: `every: 1d` divides those that last beyond
+    /// midnight.
     every: Option<TimeSpan>,
+    /// The time without messages of a key that ends its session, for example `30m`. `window_start` is the
+    /// time of the first message, and `window_end` that of the last one plus this time. A message after
+    /// exactly this time is in the next session. A message that comes late joins the sessions that it is
+    /// between. Each open session is a group of `max_groups`.
+    session_timeout: Option<TimeSpan>,
     /// The length of a window, if windows overlap: with `every: 1m` and `window_interval: 5m`, a message is
     /// in five windows. At least `every`, and at most 100 times as long. The default is `every`.
     window_interval: Option<TimeSpan>,
@@ -164,7 +199,7 @@ sinks:
         }
         let mut names: Vec<String> = self.by.iter().map(|name| key_name(name)).collect();
         names.extend(self.values.0.iter().map(|(name, _)| name.clone()));
-        if self.every.is_some() {
+        if self.has_times() {
             names.extend([START.to_owned(), END.to_owned()]);
         }
         let doubled = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name));
@@ -188,22 +223,35 @@ sinks:
         if is_zero(self.idle_timeout) {
             mistakes.push(Mistake::new("idle_timeout", "`idle_timeout` cannot be 0."));
         }
+        if is_zero(self.session_timeout) {
+            mistakes.push(Mistake::new("session_timeout", "`session_timeout` cannot be 0."));
+        }
+        if self.session_timeout.is_some() && self.every.is_some() && self.window_interval.is_some() {
+            let message = "`window_interval` has no effect on sessions: they do not overlap.";
+            mistakes.push(Mistake::new("window_interval", message));
+        }
         let without = |is_given: bool, option: &'static str, needed: &str| {
             is_given.then(|| Mistake::new(option, format!("`{option}` has no effect without `{needed}`.")))
         };
         if self.every.is_none() {
             mistakes.extend(without(self.window_interval.is_some(), "window_interval", "every"));
-            mistakes.extend(without(self.time.is_some(), "time", "every"));
+        }
+        if !self.has_times() && self.time.is_some() {
+            let message = "`time` has no effect without `every` or `session_timeout`.";
+            mistakes.push(Mistake::new("time", message));
         }
         if self.time.is_none() {
             mistakes.extend(without(self.max_delay.is_some(), "max_delay", "time"));
             mistakes.extend(without(self.on_late != OnLate::Error, "on_late", "time"));
         }
-        if self.every.is_some() && self.time.is_none() && self.idle_timeout.is_some() {
+        if self.has_times() && self.time.is_none() && self.idle_timeout.is_some() {
             let message = "`idle_timeout` has no effect on windows by arrival: they end by the clock.";
             mistakes.push(Mistake::new("idle_timeout", message));
         }
-        if self.every.is_some() && self.max_count.is_some() {
+        if self.session_timeout.is_some() && self.max_count.is_some() {
+            let message = "A session ends by time (`session_timeout`), not by number (`max_count`).";
+            mistakes.push(Mistake::new("max_count", message));
+        } else if self.every.is_some() && self.max_count.is_some() {
             let message = "A window ends by time (`every`) or by number (`max_count`), not by both.";
             mistakes.push(Mistake::new("max_count", message));
         }
@@ -219,26 +267,32 @@ fn key_name(name: &str) -> String {
     }
 }
 
-/// Returns the expression of a field.
-fn field(name: &str) -> Result<Expression, Error> {
-    Expression::parse(&format!("\"{}\"", name.replace('"', "\"\"")))
-        .map_err(|error| Error::permanent(format!("`{name}` is not the name of a field: {}", error.message)))
-}
-
 impl Aggregate {
+    /// True if results have the start and the end of their window.
+    fn has_times(&self) -> bool {
+        self.every.is_some() || self.session_timeout.is_some()
+    }
+
     fn timing(&self) -> Timing {
+        // A delay of nothing is none.
+        let delay = self.max_delay.map(TimeSpan::duration).filter(|delay| !delay.is_zero());
+        let delay = delay.map_or(0, micros);
+        if let Some(timeout) = self.session_timeout {
+            let every = self.every.map(|every| micros(every.duration()));
+            let gaps = Gaps { timeout: micros(timeout.duration()), every };
+            return match self.time {
+                Some(_) => Timing::EventSessions(gaps, delay),
+                None => Timing::ArrivalSessions(gaps),
+            };
+        }
         let Some(every) = self.every else {
             return self.max_count.map_or(Timing::Whole, |count| Timing::Count(count.get()));
         };
         let every = every.duration();
         let length = self.window_interval.map_or(every, TimeSpan::duration);
         let spans = Spans { every: micros(every), length: micros(length) };
-        match &self.time {
-            // A delay of nothing is none.
-            Some(_) => {
-                let delay = self.max_delay.map(TimeSpan::duration).filter(|delay| !delay.is_zero());
-                Timing::Event(spans, delay.map_or(0, micros))
-            }
+        match self.time {
+            Some(_) => Timing::Event(spans, delay),
             None => Timing::Arrival(spans),
         }
     }
@@ -248,12 +302,16 @@ impl Aggregate {
         let values = self.values.0.iter().map(|(name, function)| format!("{name}: {}", function.text()));
         let values = values.collect::<Vec<_>>().join(", ");
         let by = self.by.join(", ");
+        let time = self.time.as_deref().unwrap_or("arrival");
         let windows = match self.timing() {
             Timing::Whole => "all of the input".to_owned(),
             Timing::Count(count) => format!("{count} messages"),
             Timing::Event(spans, _) | Timing::Arrival(spans) => {
-                let by = self.time.as_deref().unwrap_or("arrival");
-                format!("{} µs every {} µs by {by}", spans.length, spans.every)
+                format!("{} µs every {} µs by {time}", spans.length, spans.every)
+            }
+            Timing::EventSessions(gaps, _) | Timing::ArrivalSessions(gaps) => {
+                let divided = gaps.every.map(|every| format!(", divided every {every} µs"));
+                format!("sessions of {} µs{} by {time}", gaps.timeout, divided.unwrap_or_default())
             }
         };
         format!("by: [{by}], values: {{ {values} }}, windows: {windows}")
@@ -271,22 +329,22 @@ impl Aggregate {
         });
         let shown = Arc::new(AtomicU64::new(0));
         let count = shown.clone();
-        let help = "The groups of open windows.";
+        let help = "The open groups.";
         context.details.show_gauge("groups", help, move || count.load(Relaxed));
         // Letters come in the order in which they were rejected, so their times say nothing of their windows.
         let timing = if context.is_replay { self.timing().without_end() } else { self.timing() };
-        let watermark = if matches!(timing, Timing::Event(..)) { i64::MIN } else { 0 };
+        let omitted = Arc::new(AtomicU64::new(0));
+        let count = omitted.clone();
+        context.details.show("list_omitted", move || count.load(Relaxed));
+        let watermark = if timing.delay().is_some() { i64::MIN } else { 0 };
         let secret = crate::new_secret()?;
-        let journal = context.journal.clone().filter(|_| context.resumes && context.rereads);
-        let acks = match journal {
-            Some(journal) => {
-                let options = self.description();
-                let windows = KeptWindows::new(journal, options, secret, watermark, &context.name);
-                Acks::Checkpoint(Box::new(windows))
+        let acks = Acks::new(context, |journal| {
+            let (options, name) = (self.description(), &context.name);
+            match timing.gaps().is_some() {
+                true => KeptWindows::Sessions(KeptSessions::new(journal, options, secret, watermark, name)),
+                false => KeptWindows::Windows(KeptOpen::new(journal, options, secret, watermark, name)),
             }
-            None if context.starts_over && !context.resumes => Acks::AtOnce,
-            None => Acks::Results,
-        };
+        });
         let functions: Vec<Applied> = functions.collect();
         let kinds: Vec<_> = functions.iter().map(|function| function.kind).collect();
         Ok(Aggregator {
@@ -305,6 +363,7 @@ impl Aggregate {
             max_groups: self.max_groups,
             most: budget.limit() / 8,
             windows: BTreeMap::new(),
+            sessions: Sessions::default(),
             watermark,
             groups: 0,
             shown,
@@ -315,7 +374,10 @@ impl Aggregate {
             last: Instant::now(),
             secret,
             hashes: Vec::new(),
-            scratch: Vec::new(),
+            scratch: Scratch::default(),
+            omitted,
+            starts: Vec::new(),
+            found: Vec::new(),
             now,
         })
     }
@@ -348,7 +410,7 @@ impl TransformConfig for Aggregate {
         if self.on_late == OnLate::Route {
             return KnownFields::unknown();
         }
-        let times = if self.every.is_some() { &[START, END][..] } else { &[] };
+        let times = if self.has_times() { &[START, END][..] } else { &[] };
         let time = |known: KnownFields, name: &&str| known.with(name, Some(FieldType::Timestamp.field(name)));
         let known = times.iter().fold(KnownFields::none(), time);
         let known = self.by.iter().fold(known, |known, name| known.with(&key_name(name), None));
@@ -364,7 +426,7 @@ impl TransformConfig for Aggregate {
     }
 
     fn ticks(&self) -> bool {
-        self.idle_timeout.is_some() || (self.every.is_some() && self.time.is_none())
+        self.idle_timeout.is_some() || self.timing().is_by_arrival()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {

@@ -38,9 +38,10 @@ fn middle(bucket: i32) -> f64 {
     bound * (2.0 / (FACTOR + 1.0))
 }
 
-fn add(buckets: &mut BTreeMap<i32, u64>, number: f64) {
-    let count = buckets.entry(bucket(number)).or_default();
-    *count = count.saturating_add(1);
+/// Adds numbers to their bucket.
+fn add(buckets: &mut BTreeMap<i32, u64>, bucket: i32, numbers: u64) {
+    let count = buckets.entry(bucket).or_default();
+    *count = count.saturating_add(numbers);
     if buckets.len() > BUCKETS
         && let Some((_, least)) = buckets.pop_first()
         && let Some(mut next) = buckets.first_entry()
@@ -53,12 +54,19 @@ impl Sketch {
     /// Adds a finite number.
     pub(super) fn add(&mut self, number: f64) {
         if number > 0.0 {
-            add(&mut self.positive, number);
+            add(&mut self.positive, bucket(number), 1);
         } else if number < 0.0 {
-            add(&mut self.negative, -number);
+            add(&mut self.negative, bucket(-number), 1);
         } else {
             self.zeros = self.zeros.saturating_add(1);
         }
+    }
+
+    /// Adds the numbers of another sketch.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.zeros = self.zeros.saturating_add(other.zeros);
+        other.positive.iter().for_each(|(bucket, count)| add(&mut self.positive, *bucket, *count));
+        other.negative.iter().for_each(|(bucket, count)| add(&mut self.negative, *bucket, *count));
     }
 
     /// Returns the number below which this part of the numbers lies, if there are any.

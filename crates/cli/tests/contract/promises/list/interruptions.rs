@@ -111,7 +111,7 @@ pub(super) const PROMISES: &[Promise] = &[
         &["engine: what_is_settled_is_saved_after_five_seconds_in_which_something_moved"],
     ),
     shown(
-        "Behind a transform that counts (`add_sequence`, `add_id`, `aggregate`, `sample`, `parse_csv`, `pack`), and before several sinks, they wait for up to a minute first; after a kill, or a stop or a reload before all is delivered, some messages may then be counted or written twice.",
+        "Behind a transform that counts (`add_sequence`, `add_id`, `aggregate`, `reduce`, `sort`, `changes`, `sample`, `parse_csv`, `pack`), and before several sinks, they wait for up to a minute first; after a kill, or a stop or a reload before all is delivered, some messages may then be counted or written twice.",
         &[
             "engine: an_exact_state_is_not_saved_while_something_moves",
             "engine: a_slow_sink_is_waited_for_if_others_would_write_twice",

@@ -42,7 +42,34 @@ pub(super) const PROMISES: &[Promise] = &[
             "transforms: runs_that_are_killed_count_each_message_once",
             "transforms: a_run_that_is_stopped_leaves_windows_of_its_state_to_the_next_one",
             "transforms: results_that_are_not_delivered_stay_in_the_state",
+            "transforms: sessions_of_runs_that_are_killed_have_each_message_once",
+            "transforms: sessions_whose_results_are_not_delivered_stay_in_the_state",
             "cli: messages_are_counted_once_when_a_run_is_killed",
+        ],
+    ),
+    shown(
+        "| `reduce` | continues the groups of the checkpoint: each message is merged once |",
+        &[
+            "transforms: runs_that_are_killed_merge_each_message_once",
+            "transforms: a_run_that_is_stopped_leaves_open_groups_of_its_state_to_the_next_one",
+            "transforms: a_group_that_was_not_delivered_leaves_again_without_messages_of_the_next_one",
+            "cli: messages_are_merged_once_when_a_run_is_killed",
+        ],
+    ),
+    shown(
+        "| `sort` | has the messages of the checkpoint, and reads only the rest: each message leaves once |",
+        &[
+            "transforms: runs_that_are_killed_send_each_message_once",
+            "transforms: a_run_that_is_stopped_leaves_the_messages_of_its_state_to_the_next_one",
+            "transforms: messages_that_are_not_delivered_stay_in_the_state",
+            "cli: messages_are_sorted_once_when_a_run_is_killed",
+        ],
+    ),
+    shown(
+        "| `changes` | continues with the values of the checkpoint: no change is lost |",
+        &[
+            "transforms: any_batches_and_kills_give_the_same",
+            "transforms: a_state_of_a_moment_at_which_messages_move_has_no_values",
         ],
     ),
     shown(
@@ -60,11 +87,17 @@ pub(super) const PROMISES: &[Promise] = &[
     ),
     shown("Without `--state` they start afresh.", &["cli: a_transform_without_a_state_starts_afresh"]),
     shown(
-        "If a source cannot read its messages again, `aggregate` keeps nothing, and acknowledges messages when the results of their window are delivered.",
+        "If a source cannot read its messages again, `aggregate` and `sort` keep nothing, and acknowledge messages when the results of their window, or the sorted output, are delivered; `changes` begins without values.",
         &[
             "transforms: acks_wait_for_the_results_unless_a_run_starts_over",
+            "transforms: acks_wait_for_the_output_unless_a_run_starts_over",
+            "transforms: a_state_of_a_moment_at_which_messages_move_has_no_values",
             "cli: a_client_is_answered_when_the_results_of_its_window_are_delivered",
         ],
+    ),
+    shown(
+        "`reduce` then acknowledges them when their merged message is delivered.",
+        &["transforms: acks_wait_for_the_merged_message_unless_a_run_starts_over"],
     ),
     shown(
         "`write` and `upload` write a file that comes again to the same place.",
@@ -75,7 +108,7 @@ pub(super) const PROMISES: &[Promise] = &[
         &["cli: a_command_runs_again_for_a_file_that_no_checkpoint_covers"],
     ),
     shown(
-        "`errors replay` continues these states, except that of `aggregate`.",
+        "`errors replay` continues these states, except those of `aggregate`, `reduce`, `sort` and `changes`.",
         &[
             "cli: a_replay_continues_the_keys_and_the_numbers_of_the_runs_around_it",
             "cli: a_letter_that_failed_behind_dedupe_is_not_taken_for_a_repetition_of_itself",
@@ -83,14 +116,36 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "It counts letters in windows of their own, none of them late, and sends the results at the end of each part of the replay (a quarter of `memory`); windows that the state has stay open.",
+        "`aggregate` counts letters in windows of their own, none of them late, and sends the results at the end of each part of the replay (a quarter of `memory`); windows that the state has stay open.",
         &[
             "cli: a_replay_leaves_the_windows_of_the_service_open_and_no_letter_is_late",
             "transforms: no_letter_of_a_replay_is_late_and_acks_wait_for_the_end",
         ],
     ),
     shown(
-        "It removes these letters when the results are delivered, so a replay that is killed counts them again.",
-        &["transforms: no_letter_of_a_replay_is_late_and_acks_wait_for_the_end"],
+        "`reduce` likewise merges letters into groups of their own.",
+        &[
+            "transforms: letters_of_a_replay_are_merged_apart_and_acks_wait_for_the_end",
+            "engine: a_replay_neither_restores_nor_saves_the_state_of_a_transform_that_replays_apart",
+        ],
+    ),
+    shown(
+        "`sort` sorts the letters of each part among themselves.",
+        &[
+            "transforms: letters_of_a_replay_are_sorted_apart_and_acks_wait_for_the_end",
+            "engine: a_replay_neither_restores_nor_saves_the_state_of_a_transform_that_replays_apart",
+        ],
+    ),
+    shown(
+        "`changes` begins without values, in the replay and after it.",
+        &["transforms: a_state_of_a_moment_at_which_messages_move_has_no_values"],
+    ),
+    shown(
+        "A replay removes these letters when the results are delivered, so one that is killed counts, merges or sends them again.",
+        &[
+            "transforms: no_letter_of_a_replay_is_late_and_acks_wait_for_the_end",
+            "transforms: letters_of_a_replay_are_merged_apart_and_acks_wait_for_the_end",
+            "transforms: letters_of_a_replay_are_sorted_apart_and_acks_wait_for_the_end",
+        ],
     ),
 ];

@@ -7,7 +7,7 @@ type Killed = (usize, usize);
 
 /// Passes batches to runs with one state, of which the last one ends. The results of a killed run after its
 /// last checkpoint are removed, as by a sink that resumes.
-fn killed(yaml: &str, batches: &[&[Message]], kills: &[Killed]) -> Vec<Found> {
+pub(super) fn killed(yaml: &str, batches: &[&[Message]], kills: &[Killed]) -> Vec<Found> {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(Store::open(folder.path()).unwrap());
     let journal = Some(Journal::new(store, "test"));
@@ -76,12 +76,20 @@ proptest! {
 
     /// A state is trusted, but one that is damaged must not end the program.
     #[test]
-    fn a_damaged_state_is_refused(at in any::<prop::sample::Index>(), with in "[0-9a-z\"{}\\[\\],]{0,3}", length in 0..9_usize) {
+    fn a_damaged_state_is_refused(
+        at in any::<prop::sample::Index>(),
+        with in "[0-9a-z\"{}\\[\\],]{0,3}",
+        length in 0..9_usize,
+        is_session in any::<bool>(),
+    ) {
         let folder = tempfile::tempdir().unwrap();
         let journal = Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test");
         let context = Context { resumes: true, journal: Some(journal.clone()), ..testing::context() };
-        let yaml = "{ by: k, values: { a: distinct(n), b: \"quantile(n, 0.5)\", c: max(k), d: sum(n) } }";
-        let build = || testing::options::<Aggregate>(yaml).build(&context).unwrap();
+        let values = "by: k, values: { a: distinct(n), b: \"quantile(n, 0.5)\", c: max(k), d: sum(n), \
+                      e: \"list(n, 3)\", f: \"top_k(k, 2)\", g: stddev(n), h: last(n) }";
+        let windows = if is_session { ", session_timeout: 9s, time: t" } else { "" };
+        let yaml = format!("{{ {values}{windows} }}");
+        let build = || testing::options::<Aggregate>(&yaml).build(&context).unwrap();
         let (mut first, mut out) = (build(), Outputs::new("test".into()));
         first.apply(batch(&[(1, Some("a"), Some(5)), (2, None, None)]), &mut out).unwrap();
         first.pre_commit().unwrap();
@@ -241,7 +249,8 @@ fn a_checkpoint_gives_the_memory_of_acks_back() {
 #[test]
 fn acks_that_wait_leave_memory_to_sources() {
     let overlapping = "every: 1s, window_interval: 90s, time: t, max_delay: 1h";
-    for (windows, batches) in [("max_count: 1000000", 3000), (overlapping, 200)] {
+    let sessions = "session_timeout: 90s, time: t, max_delay: 1h";
+    for (windows, batches) in [("max_count: 1000000", 3000), (overlapping, 200), (sessions, 3000)] {
         let memory = Budget::new(1 << 20).share();
         let context = Context { starts_over: false, memory, ..testing::context() };
         let budget = context.memory.budget().clone();
@@ -390,7 +399,13 @@ fn each_new_state_has_a_secret_of_its_own_and_a_later_run_has_that_of_the_state(
     let folder = tempfile::tempdir().unwrap();
     let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
     let context = Context { resumes: true, journal, ..testing::context() };
-    let build = || testing::options::<Aggregate>(&format!("{{ {VALUES} }}")).build(&context).unwrap();
+    for windows in ["", ", session_timeout: 5s, time: t"] {
+        each_new_state_has_a_secret(&format!("{{ {VALUES}{windows} }}"), &context);
+    }
+}
+
+fn each_new_state_has_a_secret(yaml: &str, context: &Context) {
+    let build = || testing::options::<Aggregate>(yaml).build(context).unwrap();
     let (mut first, mut second, mut later) = (build(), build(), build());
     let (first, second) = (first.state().unwrap(), second.state().unwrap());
     assert_ne!(first["secret"], second["secret"]);
@@ -411,26 +426,28 @@ fn each_new_state_has_a_secret_of_its_own_and_a_later_run_has_that_of_the_state(
 #[test]
 fn no_letter_of_a_replay_is_late_and_acks_wait_for_the_end() {
     let context = Context { resumes: true, is_replay: true, ..testing::context() };
-    let yaml = format!("{{ {VALUES}, every: 10s, time: t, idle_timeout: 1ms }}");
-    let mut transform = testing::options::<Aggregate>(&yaml).build(&context).unwrap();
-    let (settled, mut out) = (Arc::new(AtomicUsize::new(0)), Outputs::new("test".into()));
     let farthest = i64::MAX / 4 / 1_000_000;
-    for time in [1000, 5, farthest, 7, -farthest, 1001] {
-        let (mut batch, count) = (batch(&[(time, Some("a"), None)]), settled.clone());
-        batch.ack_mut().merge(Ack::new("test".into(), move |settlement: Settlement| {
-            count.fetch_add(usize::from(settlement.outcome == Outcome::Delivered), Ordering::Relaxed);
-        }));
-        transform.apply(batch, &mut out).unwrap();
-        assert!(out.take().is_empty() && transform.due().is_none(), "{time}");
+    for (windows, first) in [("every: 10s", 0), ("session_timeout: 10s", 5)] {
+        let yaml = format!("{{ {VALUES}, {windows}, time: t, idle_timeout: 1ms }}");
+        let mut transform = testing::options::<Aggregate>(&yaml).build(&context).unwrap();
+        let (settled, mut out) = (Arc::new(AtomicUsize::new(0)), Outputs::new("test".into()));
+        for time in [1000, 5, farthest, 7, -farthest, 1001] {
+            let (mut batch, count) = (batch(&[(time, Some("a"), None)]), settled.clone());
+            batch.ack_mut().merge(Ack::new("test".into(), move |settlement: Settlement| {
+                count.fetch_add(usize::from(settlement.outcome == Outcome::Delivered), Ordering::Relaxed);
+            }));
+            transform.apply(batch, &mut out).unwrap();
+            assert!(out.take().is_empty() && transform.due().is_none(), "{time}");
+        }
+        assert_eq!((transform.state(), settled.load(Ordering::Relaxed)), (None, 0));
+        transform.finish(&mut out).unwrap();
+        let mut counts = Vec::new();
+        for (output, batch) in out.take() {
+            assert_eq!(output, Output::Main);
+            counts.extend(results(&batch).into_iter().map(|(start, _, count, _)| (start, count)));
+            batch.settle(Outcome::Delivered);
+        }
+        assert_eq!(counts[1..3], [(first, 2), (1000, 2)]);
+        assert_eq!((counts.len(), settled.load(Ordering::Relaxed)), (4, 6));
     }
-    assert_eq!((transform.state(), settled.load(Ordering::Relaxed)), (None, 0));
-    transform.finish(&mut out).unwrap();
-    let mut counts = Vec::new();
-    for (output, batch) in out.take() {
-        assert_eq!(output, Output::Main);
-        counts.extend(results(&batch).into_iter().map(|(start, _, count, _)| (start, count)));
-        batch.settle(Outcome::Delivered);
-    }
-    assert_eq!(counts[1..3], [(0, 2), (1000, 2)]);
-    assert_eq!((counts.len(), settled.load(Ordering::Relaxed)), (4, 6));
 }

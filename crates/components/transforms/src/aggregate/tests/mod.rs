@@ -1,4 +1,5 @@
 mod kept;
+mod sessions;
 
 use super::*;
 
@@ -161,6 +162,8 @@ fn it_conforms() {
         "{ values: { n: count(*) }, every: 1s, time: meta.time, idle_timeout: 1s, on_late: drop }",
         "{ values: { n: count(*) }, every: 1s, time: nothing }",
         "{ by: payload, values: { n: count(*) }, max_groups: 1 }",
+        "{ by: payload, values: { n: \"list(payload, 2)\", t: \"top_k(payload, 2)\" }, session_timeout: 1s }",
+        "{ values: { n: any(payload > '1'), v: variance(payload) }, session_timeout: 1s, time: meta.time, every: 1h }",
     ] {
         testing::transform_conforms::<Aggregate>(yaml, &["1", "", "2", "a", "1"]);
     }
@@ -184,6 +187,25 @@ fn every_function_has_its_result() {
                 "first": 3, "last": 1 })
     );
     assert_eq!(main[1], json!({ "all": 1, "some": 0, "big": 0, "kinds": 0 }));
+}
+
+#[test]
+fn functions_that_keep_values_have_json_and_the_values_left_out_are_counted() {
+    let context = testing::context();
+    let yaml = "{ values: { l: \"list(n, 2)\", t: \"top_k(k, 1)\", a: any(n > 4), b: any(n > 9), v: variance(n), s: stddev(n) } }";
+    let mut transform = testing::options::<Aggregate>(yaml).build(&context).unwrap();
+    let mut out = Outputs::new("test".into());
+    let messages =
+        [(0, Some("x"), Some(1)), (0, Some("y"), Some(3)), (0, Some("y"), None), (0, None, Some(5))];
+    transform.apply(batch(&messages), &mut out).unwrap();
+    assert_eq!(context.details.now().get("list_omitted"), Some(&1));
+    transform.finish(&mut out).unwrap();
+    let (_, batch) = out.take().remove(0);
+    assert_eq!(
+        testing::rows(batch.fields()),
+        [json!({ "l": "[1,3]", "t": "[{\"value\":\"y\",\"count\":2,\"error\":0}]", "a": true, "b": false,
+                 "v": 4.0, "s": 2.0 })]
+    );
 }
 
 #[test]
@@ -358,7 +380,7 @@ fn options_that_make_no_sense_are_mistakes() {
     );
     assert_eq!(
         count("{ values: { n: count(*) }, time: t, max_count: 5 }"),
-        ["`time` has no effect without `every`."]
+        ["`time` has no effect without `every` or `session_timeout`."]
     );
     assert_eq!(
         count("{ values: { n: count(*) }, every: 1s, idle_timeout: 5s }"),
@@ -370,6 +392,22 @@ fn options_that_make_no_sense_are_mistakes() {
             "`max_delay` has no effect without `time`.",
             "A window ends by time (`every`) or by number (`max_count`), not by both."
         ]
+    );
+    assert_eq!(count("{ values: { n: count(*) }, session_timeout: 0s }"), ["`session_timeout` cannot be 0."]);
+    assert_eq!(
+        count("{ values: { n: count(*) }, session_timeout: 1s, every: 1m, window_interval: 5m }"),
+        ["`window_interval` has no effect on sessions: they do not overlap."]
+    );
+    assert_eq!(
+        count("{ values: { window_start: count(*) }, session_timeout: 1s, max_count: 5 }"),
+        [
+            "A result has two fields called `window_start`.",
+            "A session ends by time (`session_timeout`), not by number (`max_count`)."
+        ]
+    );
+    assert_eq!(
+        count("{ values: { n: count(*) }, session_timeout: 1s, idle_timeout: 5s }"),
+        ["`idle_timeout` has no effect on windows by arrival: they end by the clock."]
     );
     assert_eq!(
         testing::refused::<Aggregate>("{ values: { n: summ(a) } }"),

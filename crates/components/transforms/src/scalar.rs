@@ -1,5 +1,6 @@
-//! Single values: of keys, and of `min`, `max`, `first` and `last`.
+//! Single values, and columns of them, which transforms compare and keep.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -8,16 +9,18 @@ use arrow_array::types::{Float64Type, Int64Type, TimestampMicrosecondType};
 use arrow_array::{
     Array, ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray, TimestampMicrosecondArray,
 };
-use arrow_schema::Field;
+use arrow_cast::cast;
+use arrow_schema::{ArrowError, DataType, Field};
 use chrono::{DateTime, SecondsFormat};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use thalweg_codec::columns::{FieldType, is_whole, number_field};
-use thalweg_expression::{Evaluated, Kind};
+use thalweg_codec::columns::{FieldType, fit, is_json_field, is_number_field, is_whole, number_field};
+use thalweg_engine::Error;
+use thalweg_expression::{Evaluated, Expression, Kind};
 
 /// A value of its own.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) enum Scalar {
+pub(crate) enum Scalar {
     #[default]
     Null,
     Bool(bool),
@@ -31,21 +34,21 @@ pub(super) enum Scalar {
 }
 
 /// Floats as their bits: JSON has no infinity, and rounds.
-pub(super) mod bits {
+pub(crate) mod bits {
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(in super::super) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_u64(value.to_bits())
     }
 
-    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
         u64::deserialize(deserializer).map(f64::from_bits)
     }
 }
 
 /// A value in a column.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum View<'a> {
+pub(crate) enum View<'a> {
     Null,
     Bool(bool),
     Int(i64),
@@ -57,13 +60,13 @@ pub(super) enum View<'a> {
 
 /// A number of a column.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Number {
+pub(crate) enum Number {
     Int(i64),
     Float(f64),
 }
 
 impl Number {
-    pub(super) fn as_float(self) -> f64 {
+    pub(crate) fn as_float(self) -> f64 {
         match self {
             Number::Int(value) => value as f64,
             Number::Float(value) => value,
@@ -72,7 +75,7 @@ impl Number {
 }
 
 impl Scalar {
-    pub(super) fn view(&self) -> View<'_> {
+    pub(crate) fn view(&self) -> View<'_> {
         match self {
             Scalar::Null => View::Null,
             Scalar::Bool(value) => View::Bool(*value),
@@ -100,21 +103,24 @@ impl Scalar {
         }
     }
 
-    /// Returns the value as JSON text.
-    fn to_json(&self) -> Option<String> {
+    /// Returns the value as JSON text. None for NULL.
+    pub(crate) fn to_json(&self) -> Option<String> {
         Some(match self {
             Scalar::Null => return None,
             Scalar::Bool(value) => value.to_string(),
             Scalar::Int(value) => value.to_string(),
             Scalar::Float(value) => Value::from(*value).to_string(),
-            Scalar::Time(value) => {
-                let time = DateTime::from_timestamp_micros(*value).unwrap_or_default();
-                Value::from(time.to_rfc3339_opts(SecondsFormat::AutoSi, true)).to_string()
-            }
+            Scalar::Time(value) => Value::from(time_text(*value)).to_string(),
             Scalar::Text(value) => Value::from(&**value).to_string(),
             Scalar::Json(value) => value.to_string(),
         })
     }
+}
+
+/// Returns a time as RFC 3339.
+fn time_text(micros: i64) -> String {
+    let time = DateTime::from_timestamp_micros(micros).unwrap_or_default();
+    time.to_rfc3339_opts(SecondsFormat::AutoSi, true)
 }
 
 /// Compares floats. NaN is greater than all others, as in PostgreSQL, whatever its sign: that of a division
@@ -124,7 +130,7 @@ fn order(one: f64, other: f64) -> Ordering {
 }
 
 impl View<'_> {
-    pub(super) fn to_scalar(self) -> Scalar {
+    pub(crate) fn to_scalar(self) -> Scalar {
         match self {
             View::Null => Scalar::Null,
             View::Bool(value) => Scalar::Bool(value),
@@ -136,15 +142,25 @@ impl View<'_> {
         }
     }
 
-    pub(super) fn is_null(self) -> bool {
+    pub(crate) fn is_null(self) -> bool {
         matches!(self, View::Null)
     }
 
     /// The bytes that a copy has on the heap.
-    pub(super) fn heap(self) -> usize {
+    pub(crate) fn heap(self) -> usize {
         match self {
             View::Text(value) | View::Json(value) => value.len(),
             _ => 0,
+        }
+    }
+
+    /// Returns the value as text, as encoders write it. None for NULL.
+    pub(crate) fn text(&self) -> Option<Cow<'_, str>> {
+        match self {
+            View::Null => None,
+            View::Text(value) | View::Json(value) => Some(Cow::from(*value)),
+            View::Time(value) => Some(Cow::Owned(time_text(*value))),
+            other => other.to_scalar().to_json().map(Cow::Owned),
         }
     }
 
@@ -160,7 +176,7 @@ impl View<'_> {
     }
 
     /// Compares two values. Those of different types are in the order NULL, booleans, numbers, times, texts.
-    pub(super) fn compare(self, other: View<'_>) -> Ordering {
+    pub(crate) fn compare(self, other: View<'_>) -> Ordering {
         match (self, other) {
             (View::Bool(one), View::Bool(other)) => one.cmp(&other),
             (View::Int(one), View::Int(other)) | (View::Time(one), View::Time(other)) => one.cmp(&other),
@@ -173,7 +189,7 @@ impl View<'_> {
     }
 
     /// Returns the number that it is, or that its text is. None if there is none.
-    pub(super) fn number(self) -> Option<Number> {
+    pub(crate) fn number(self) -> Option<Number> {
         match self {
             View::Int(value) => Some(Number::Int(value)),
             View::Float(value) => Some(Number::Float(value)),
@@ -189,8 +205,14 @@ impl View<'_> {
     }
 }
 
+/// Returns the expression of a field.
+pub(crate) fn field(name: &str) -> Result<Expression, Error> {
+    Expression::parse(&format!("\"{}\"", name.replace('"', "\"\"")))
+        .map_err(|error| Error::permanent(format!("`{name}` is not the name of a field: {}", error.message)))
+}
+
 /// The values of an expression for a batch.
-pub(super) enum Column {
+pub(crate) enum Column {
     Null,
     Bool(BooleanArray),
     Int(Int64Array),
@@ -204,32 +226,53 @@ pub(super) enum Column {
 }
 
 impl Column {
-    pub(super) fn of(evaluated: &Evaluated) -> Self {
-        let values = &evaluated.values;
-        if let Some(column) = values.as_string_view_opt() {
-            if evaluated.kind == Kind::Json {
-                let parsed = column.iter().map(|text| text.map(Scalar::of_json).unwrap_or_default());
-                return Column::Parsed(parsed.collect());
-            }
-            return Column::Text(column.clone());
-        }
-        if let Some(column) = values.as_primitive_opt::<Int64Type>() {
-            return Column::Int(column.clone());
-        }
-        if let Some(column) = values.as_primitive_opt::<Float64Type>() {
-            return match evaluated.kind == Kind::Number {
-                true => Column::Number(column.clone()),
-                false => Column::Float(column.clone()),
-            };
-        }
-        if let Some(column) = values.as_primitive_opt::<TimestampMicrosecondType>() {
-            return Column::Time(column.clone());
-        }
+    pub(crate) fn of(evaluated: &Evaluated) -> Self {
         // A column of another type has only NULLs.
-        values.as_boolean_opt().map_or(Column::Null, |column| Column::Bool(column.clone()))
+        Self::typed(&evaluated.values, evaluated.kind).unwrap_or(Column::Null)
     }
 
-    pub(super) fn view(&self, row: usize) -> View<'_> {
+    /// Returns the values of a field. Those of rare types are as in JSON.
+    pub(crate) fn of_field(field: &Field, values: &ArrayRef) -> Result<Self, ArrowError> {
+        let kind = match (is_json_field(field), is_number_field(field)) {
+            (true, _) => Kind::Json,
+            (false, true) => Kind::Number,
+            (false, false) => Kind::Plain,
+        };
+        if let Some(column) = Self::typed(values, kind) {
+            return Ok(column);
+        }
+        let (column, kind) = match values.data_type() {
+            DataType::Timestamp(..) => (cast(values, &FieldType::Timestamp.data_type())?, Kind::Plain),
+            _ => (fit(field, values, &FieldType::Json.field(field.name()))?.column, Kind::Json),
+        };
+        Ok(Self::typed(&column, kind).unwrap_or(Column::Null))
+    }
+
+    /// Returns values of one of the types of expressions.
+    fn typed(values: &ArrayRef, kind: Kind) -> Option<Self> {
+        if let Some(column) = values.as_string_view_opt() {
+            if kind == Kind::Json {
+                let parsed = column.iter().map(|text| text.map(Scalar::of_json).unwrap_or_default());
+                return Some(Column::Parsed(parsed.collect()));
+            }
+            return Some(Column::Text(column.clone()));
+        }
+        if let Some(column) = values.as_primitive_opt::<Int64Type>() {
+            return Some(Column::Int(column.clone()));
+        }
+        if let Some(column) = values.as_primitive_opt::<Float64Type>() {
+            return Some(match kind == Kind::Number {
+                true => Column::Number(column.clone()),
+                false => Column::Float(column.clone()),
+            });
+        }
+        if let Some(column) = values.as_primitive_opt::<TimestampMicrosecondType>() {
+            return Some(Column::Time(column.clone()));
+        }
+        values.as_boolean_opt().map(|column| Column::Bool(column.clone()))
+    }
+
+    pub(crate) fn view(&self, row: usize) -> View<'_> {
         match self {
             Column::Null => View::Null,
             Column::Bool(column) if column.is_valid(row) => View::Bool(column.value(row)),
@@ -249,7 +292,7 @@ impl Column {
 
 /// Returns a column of values. If their types differ, it has numbers or JSON. `otherwise` is the type of a
 /// column without values.
-pub(super) fn column(name: &str, values: &[Scalar], otherwise: FieldType) -> (Field, ArrayRef) {
+pub(crate) fn column(name: &str, values: &[Scalar], otherwise: FieldType) -> (Field, ArrayRef) {
     /// The largest integers that floats have exactly.
     const EXACT: u64 = 1 << 53;
     let mut kinds = [false; 6];
