@@ -311,12 +311,12 @@ impl Checkpoints {
     }
 
     /// True if the last checkpoint is to stay, in place of a snapshot that was made while messages move: see
-    /// [`Stuck`].
+    /// [`Stuck`]. So it is if a batch has failed, and the run ends: sinks may have its other parts.
     fn stays(&self, snapshot: &Snapshot) -> bool {
         let has_moved = snapshot.moved.iter().any(|(_, _, offset)| offset.is_some());
         let has_settled = snapshot.extent.settled != self.stuck.last().settled;
         let stays = self.stuck.stays(has_moved, has_settled || self.saver.is_awaited());
-        stays && (self.has_letters(snapshot) || self.is_repeated(&snapshot.states))
+        (stays || self.has_failed()) && (self.has_letters(snapshot) || self.is_repeated(&snapshot.states))
     }
 
     /// True if a run that resumes with these states may write or count messages twice, which it would not

@@ -33,7 +33,7 @@ struct State {
     oldest: Vec<Oldest>,
     /// Since when the last checkpoint stays although something waits for the next one.
     since: Option<Instant>,
-    /// What the last checkpoint has.
+    /// The extent of the last checkpoint.
     last: Extent,
     /// True if something grows until the next checkpoint.
     is_urgent: bool,
@@ -98,7 +98,7 @@ impl Stuck {
         !state.is_urgent && since.elapsed() < LONGEST_STUCK
     }
 
-    /// What the last checkpoint has.
+    /// The extent of the last checkpoint.
     pub(super) fn last(&self) -> Extent {
         self.0.lock().last
     }

@@ -148,6 +148,20 @@ async fn the_last_checkpoint_stays_while_other_messages_are_stuck_than_before() 
     assert_eq!(saved(&checkpoints), (Some(2.into()), Some(3.into())));
 }
 
+/// Another sink had its part of the message that failed, and the next run wrote it again.
+#[tokio::test(start_paused = true)]
+async fn a_failed_message_ends_the_checkpoints_of_its_group_also_while_others_move() {
+    let folder = tempfile::tempdir().unwrap();
+    let (checkpoints, well) = with_two_sinks(folder.path()).await;
+    let (_moves, failed) = (checkpoints.traffic.pass(), sent(&checkpoints, "other", 1));
+    settle(&checkpoints, 2);
+    *well.lock() = Some(3.into());
+    failed.settle(Outcome::Failed);
+    checkpoints.checkpoint(true).await.unwrap();
+    checkpoints.save().unwrap();
+    assert_eq!(saved(&checkpoints), (Some(1.into()), Some(1.into())));
+}
+
 /// The messages of dead letters were acknowledged to a broker, and the letters removed after a kill.
 #[tokio::test(start_paused = true)]
 async fn dead_letters_are_covered_before_their_messages_are_acknowledged() {
