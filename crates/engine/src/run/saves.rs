@@ -19,6 +19,8 @@ pub(crate) struct Saves {
     is_urgent: Arc<AtomicBool>,
     /// The number of saves that have begun. A save has all that is settled before it begins.
     begun: Arc<AtomicU64>,
+    /// The number of the last save that someone [waits for](Self::next).
+    wanted: Arc<AtomicU64>,
     /// The number of the last completed save. Ends with the run.
     done: watch::Receiver<u64>,
 }
@@ -41,8 +43,13 @@ pub(crate) struct Saver {
 impl Saver {
     pub(crate) fn new() -> Self {
         let (done, receiver) = watch::channel(0);
-        let saves =
-            Saves { asked: Arc::default(), is_urgent: Arc::default(), begun: Arc::default(), done: receiver };
+        let saves = Saves {
+            asked: Arc::default(),
+            is_urgent: Arc::default(),
+            begun: Arc::default(),
+            wanted: Arc::default(),
+            done: receiver,
+        };
         Self { saves, done }
     }
 
@@ -63,6 +70,11 @@ impl Saver {
     /// Begins a save, before any state is read: what is settled from now on is in the next save.
     pub(crate) fn begin(&self) -> u64 {
         self.saves.begun.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// True if someone waits for a save that is not complete.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.saves.wanted.load(Ordering::SeqCst) > self.saves.last()
     }
 
     /// The save with this number is complete: wakes those who waited for it.
@@ -93,6 +105,7 @@ impl Saves {
     /// Waits until what is settled by now is saved. Returns false if the run ended before.
     pub(crate) async fn next(mut self) -> bool {
         let wanted = self.next_number();
+        self.wanted.fetch_max(wanted, Ordering::SeqCst);
         self.asked.notify_one();
         self.done.wait_for(|done| *done >= wanted).await.is_ok()
     }
@@ -124,13 +137,13 @@ mod tests {
         saver.asked().await;
         saver.complete(number);
         tokio::task::yield_now().await;
-        assert!(!waiting.is_finished());
+        assert!(!waiting.is_finished() && saver.is_awaited());
         // The next save fails.
         let _ = saver.begin();
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
         saver.complete(saver.begin());
-        assert!(waiting.await.unwrap());
+        assert!(waiting.await.unwrap() && !saver.is_awaited());
         let waiting = tokio::spawn(saver.saves().next());
         saver.asked().await;
         drop(saver);

@@ -8,7 +8,7 @@
 //!
 //! See docs/decisions/022-dead-letters-lie-in-portions.md.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use fjall::{Database, Keyspace, OwnedWriteBatch, PersistMode};
@@ -68,6 +68,8 @@ struct Known {
     /// The number of the next letter. Numbers are never reused.
     next: DeadLetterId,
     portions: Vec<Portion>,
+    /// For each source, the last letter since the store was opened.
+    last: BTreeMap<String, DeadLetterId>,
 }
 
 #[derive(Clone)]
@@ -122,6 +124,8 @@ struct Coming {
     bytes: u64,
     /// The number of those that are not stored.
     dropped: u64,
+    /// The last one of each source.
+    last: BTreeMap<String, DeadLetterId>,
 }
 
 impl Coming {
@@ -130,12 +134,16 @@ impl Coming {
         letters: impl IntoIterator<Item = &'l DeadLetter>,
         first: DeadLetterId,
     ) -> Result<Self, Error> {
-        let mut texts = VecDeque::new();
+        let (mut texts, mut last) = (VecDeque::new(), BTreeMap::new());
         for (id, letter) in (first..).zip(letters) {
             texts.push_back((id, to_text(letter)?));
+            match last.get_mut(&letter.source) {
+                Some(last) => *last = id,
+                None => drop(last.insert(letter.source.clone(), id)),
+            }
         }
         let bytes = texts.iter().map(|(_, text)| size_of_letter(text.len())).sum();
-        Ok(Self { texts, bytes, dropped: 0 })
+        Ok(Self { texts, bytes, dropped: 0, last })
     }
 
     /// True if they fit beside letters of this number and size.
@@ -200,9 +208,9 @@ impl Letters {
                 let portions = saved.portions.into_iter();
                 let portions = portions.map(|tally| Ok(Portion { tally, keyspace: keyspace(tally.first)? }));
                 let portions = portions.collect::<Result<_, Error>>()?;
-                Known { dropped: saved.dropped, next: saved.next, portions }
+                Known { dropped: saved.dropped, next: saved.next, portions, last: BTreeMap::new() }
             }
-            None => Known { dropped: 0, next: 1, portions: Vec::new() },
+            None => Known { dropped: 0, next: 1, portions: Vec::new(), last: BTreeMap::new() },
         };
         // A portion that was being deleted or created when the process was killed.
         let mut stray = Vec::new();
@@ -240,6 +248,12 @@ impl Letters {
         (known.count() > 0).then(|| known.next - 1)
     }
 
+    /// As [`last`](Self::last), of the letters of a source since the store was opened.
+    pub(super) fn last_of(&self, source: &str) -> Option<DeadLetterId> {
+        let known = self.known.lock();
+        known.last.get(source).copied().filter(|_| known.count() > 0)
+    }
+
     pub(super) fn after(
         &self,
         id: DeadLetterId,
@@ -267,6 +281,7 @@ impl Letters {
             return Ok(Added::Full);
         }
         new.next += coming.texts.len() as u64;
+        new.last.append(&mut coming.last);
         let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
         let too_many = coming.drop_what_exceeds(limits);
         let mut gone = self.make_room(&mut new, &coming, too_many, limits, &mut batch)?;
@@ -543,5 +558,22 @@ mod tests {
         assert_eq!(found(&store), even);
         store.remove_letters(&even).unwrap();
         assert_eq!((found(&store), store.last_letter()), (vec![], None));
+    }
+    #[test]
+    fn the_last_letter_of_each_source_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let of = |source: &str| DeadLetter { source: source.into(), ..letter(b"text") };
+        let add = |sources: &[&str]| {
+            let letters: Vec<_> = sources.iter().map(|&source| of(source)).collect();
+            store.add_letters(&letters, &DeadLetterLimits::default()).unwrap();
+        };
+        let last = || ["a", "b", "c"].map(|source| store.last_letter_of(source));
+        add(&["a", "b", "a"]);
+        assert_eq!(last(), [Some(3), Some(2), None]);
+        add(&["b"]);
+        assert_eq!(last(), [Some(3), Some(4), None]);
+        store.remove_letters(&found(&store)).unwrap();
+        assert_eq!(last(), [None; 3]);
     }
 }

@@ -449,6 +449,11 @@ impl Store {
         self.letters.last()
     }
 
+    /// As [`last_letter`](Self::last_letter), of the letters of a source since the store was opened.
+    pub(crate) fn last_letter_of(&self, source: &str) -> Option<DeadLetterId> {
+        self.letters.last_of(source)
+    }
+
     /// Removes dead letters, and returns how many of them there were.
     ///
     /// # Errors

@@ -10,6 +10,7 @@
 //! docs/decisions/074-a-checkpoint-is-taken-while-nothing-moves.md.
 
 mod lazy_store;
+mod snapshot;
 mod stuck;
 mod timer;
 mod uncovered;
@@ -20,7 +21,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use thalweg_runtime::{Failpoint, Traffic};
+use thalweg_runtime::Traffic;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -32,6 +33,7 @@ use crate::Error;
 use crate::component::Transform;
 use crate::positions::Positions;
 use crate::store::DeadLetterId;
+use snapshot::{Moment, Snapshot};
 use timer::{LONGEST_PAUSE, SaveTimer};
 
 pub(super) use lazy_store::LazyStore;
@@ -92,17 +94,6 @@ pub(super) struct Checkpoints {
     pub(super) stuck: Stuck,
 }
 
-/// When a snapshot is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Moment {
-    /// Nothing moves, and all sinks have flushed.
-    Still,
-    /// Messages move.
-    Moving,
-    /// Messages have moved for the longest hold: the state of transforms that count need not be exact.
-    TooLong,
-}
-
 /// Why messages still move after the longest hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Busy {
@@ -110,18 +101,6 @@ enum Busy {
     Slow,
     /// Of those of the sources, none was settled in the last half of the time.
     Stuck,
-}
-
-/// The data of one save, copied at one moment.
-struct Snapshot {
-    /// The number of the save.
-    number: u64,
-    /// The number of messages and files that were settled.
-    settled: u64,
-    moved: Vec<(Arc<str>, Arc<str>, Option<Value>)>,
-    states: Vec<(Arc<str>, Value)>,
-    /// The dead letters that are covered: see [`Store::save`].
-    letters: Vec<(Arc<str>, Option<DeadLetterId>)>,
 }
 
 impl Checkpoints {
@@ -194,19 +173,19 @@ impl Checkpoints {
     async fn patiently<T>(&self, snapshot: impl Future<Output = T>) -> Result<T, Busy> {
         let mut snapshot = std::pin::pin!(snapshot);
         let mut held = Duration::ZERO;
-        let (mut left, mut settled_at) = (self.count_unsettled(), Duration::ZERO);
+        let (mut settled, mut settled_at) = (self.settled(), Duration::ZERO);
         while held < self.longest_hold() {
             tokio::select! {
                 biased;
                 snapshot = &mut snapshot => return Ok(snapshot),
                 () = tokio::time::sleep(HOLD_STEP) => held += HOLD_STEP,
             }
-            let count = self.count_unsettled();
-            if count != left {
-                (left, settled_at) = (count, held);
+            let now = self.settled();
+            if now != settled {
+                (settled, settled_at) = (now, held);
             }
         }
-        let is_stuck = left > 0 && held - settled_at >= held / 2;
+        let is_stuck = !self.unsettled().is_empty() && held - settled_at >= held / 2;
         Err(if is_stuck { Busy::Stuck } else { Busy::Slow })
     }
 
@@ -216,15 +195,6 @@ impl Checkpoints {
             if let Some(mut transform) = transform.try_lock() {
                 self.take_state(slot, &mut **transform);
             }
-        }
-    }
-
-    /// Takes the state of a transform, which returns it once. The slot has one that could not be saved.
-    fn take_state(&self, slot: &StateSlot, transform: &mut dyn Transform) {
-        let mut slot = slot.lock();
-        *slot = transform.state().or(slot.take());
-        if self.rereads && slot.is_some() && transform.is_exact() {
-            self.is_exact.store(true, Relaxed);
         }
     }
 
@@ -272,13 +242,14 @@ impl Checkpoints {
         self.positions.iter().any(|(_, positions)| positions.has_failed())
     }
 
-    /// True if nothing was sent or settled since the last checkpoint.
+    /// True if nothing was sent, settled or rejected since the last checkpoint.
     fn is_idle(&self) -> bool {
         let has_news =
             |transform: &SharedTransform| transform.try_lock().is_some_and(|transform| transform.has_news());
         self.positions.iter().all(|(_, positions)| positions.is_idle())
             && self.states.iter().all(|(_, state)| state.lock().is_none())
             && !self.transforms.iter().any(|(_, transform)| has_news(transform))
+            && self.last_letter() <= self.stuck.last().letter
     }
 
     /// Saves what is settled, last of all, when the tasks of the run have ended. State with messages in
@@ -328,30 +299,24 @@ impl Checkpoints {
         self.snapshot(Moment::Moving)?.map_or(Ok(()), |snapshot| self.write_moving(snapshot, false))
     }
 
-    /// Writes a snapshot that was made while messages move, or puts it back: states of sinks and transforms
-    /// must not get further ahead of positions that do not move, and not at all while messages are
-    /// [stuck](Stuck). Those who wait for a save wait for a later one.
+    /// Writes a snapshot that was made while messages move. If the last checkpoint is to stay, puts it back:
+    /// those who wait for a save wait for a later one.
     fn write_moving(&self, snapshot: Snapshot, is_stuck: bool) -> Result<(), Error> {
-        let is_urgent = self.stuck.take_urgency();
-        if self.are_kept && self.rereads && self.stays(&snapshot, is_stuck) && !is_urgent {
+        self.stuck.look(&self.positions, is_stuck);
+        if self.are_kept && self.rereads && self.stays(&snapshot) {
             self.put_back(snapshot.moved, snapshot.states);
             return Ok(());
         }
         self.write_blocking(snapshot)
     }
 
-    /// True if the last checkpoint is to stay, in place of a snapshot that was made while messages move.
-    fn stays(&self, snapshot: &Snapshot, is_stuck: bool) -> bool {
-        let Snapshot { settled, moved, states, letters, .. } = snapshot;
-        let has_letters = self.has_later_letters(letters);
-        let is_moved = moved.iter().any(|(_, _, offset)| offset.is_some());
-        let is_stuck = self.stuck.keeps_last(&self.positions, is_stuck);
-        if is_moved {
-            self.stuck.note_moved();
-        } else if (has_letters || !states.is_empty()) && self.stuck.keeps_unmoved(*settled) {
-            return true;
-        }
-        is_stuck && (has_letters || self.is_repeated(states))
+    /// True if the last checkpoint is to stay, in place of a snapshot that was made while messages move: see
+    /// [`Stuck`]. So it is if a batch has failed, and the run ends: sinks may have its other parts.
+    fn stays(&self, snapshot: &Snapshot) -> bool {
+        let has_moved = snapshot.moved.iter().any(|(_, _, offset)| offset.is_some());
+        let has_settled = snapshot.extent.settled != self.stuck.last().settled;
+        let stays = self.stuck.stays(has_moved, has_settled || self.saver.is_awaited());
+        (stays || self.has_failed()) && (self.has_letters(snapshot) || self.is_repeated(&snapshot.states))
     }
 
     /// True if a run that resumes with these states may write or count messages twice, which it would not
@@ -364,16 +329,25 @@ impl Checkpoints {
             || sinks.any(|(sink, _)| states.iter().any(|(name, _)| name == sink))
     }
 
-    /// True if a checkpoint with these covers dead letters that the last one does not cover.
-    fn has_later_letters(&self, letters: &[(Arc<str>, Option<DeadLetterId>)]) -> bool {
-        self.are_kept && letters.iter().any(|(_, last)| last.is_some_and(|last| self.stuck.is_later(last)))
+    /// True if a snapshot covers dead letters of the group that the last checkpoint does not cover.
+    fn has_letters(&self, snapshot: &Snapshot) -> bool {
+        snapshot.extent.letter > self.stuck.last().letter
+    }
+
+    /// The last dead letter of the group, or 0 if there are none to cover. Those of other groups do not
+    /// count: if one rejects all the time, it must not hold up the checkpoints of the others.
+    fn last_letter(&self) -> DeadLetterId {
+        let Some(store) = self.store.opened().filter(|_| self.are_kept && self.covers_letters) else {
+            return 0;
+        };
+        self.positions.iter().filter_map(|(source, _)| store.last_letter_of(source)).max().unwrap_or_default()
     }
 
     /// As [`save`](Self::save), unless a component has a state that must be saved while nothing moves.
     /// Returns false then.
     fn save_without_state(&self) -> Result<bool, Error> {
         let Some(snapshot) = self.snapshot(Moment::Moving)? else { return Ok(true) };
-        let has_state = !snapshot.states.is_empty() || self.has_later_letters(&snapshot.letters);
+        let has_state = !snapshot.states.is_empty() || self.has_letters(&snapshot);
         if self.are_kept && self.rereads && has_state {
             self.put_back(snapshot.moved, snapshot.states);
             return Ok(false);
@@ -398,114 +372,15 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Copies the state. Returns None if a transform is at work for longer than [`LONGEST_HOLD`], if its
-    /// state must be exact and messages move, or if what it kept has failed or moves.
-    ///
-    /// The positions are taken before the states. Messages that a position covers were written before they
-    /// were settled, so the states are of the same moment or a later one, never of an earlier one. A
-    /// transform that writes to its journal blocks the thread.
-    fn snapshot(&self, moment: Moment) -> Result<Option<Snapshot>, Error> {
-        let number = self.saver.begin();
-        // Before the barrier: a transform that is at work must not hold up the sinks.
-        let locked = self.transforms.iter().map(|(_, transform)| transform.try_lock_for(LONGEST_HOLD));
-        let Some(mut transforms) = locked.collect::<Option<Vec<_>>>() else { return Ok(None) };
-        let is_moving = moment != Moment::Still;
-        // In this order: what fails meanwhile has failed before it is no longer on its way.
-        let is_owed =
-            |transform: &dyn Transform| is_moving && transform.is_delivering() || transform.has_failed();
-        if transforms.iter().any(|transform| is_owed(&***transform)) {
-            return Ok(None);
-        }
-        if moment == Moment::Still {
-            self.is_behind.store(true, Relaxed);
-            Failpoint::PreCommitBefore.pass();
-            transforms.iter_mut().try_for_each(|transform| transform.pre_commit())?;
-            Failpoint::PreCommitAfter.pass();
-        }
-        for ((slot, _), transform) in self.transforms.iter().zip(&mut transforms) {
-            self.take_state(slot, &mut ***transform);
-        }
-        if moment == Moment::Moving && self.is_exact.load(Relaxed) {
-            return Ok(None);
-        }
-        let _barrier = self.barrier.write();
-        let settled: u64 = self.positions.iter().map(|(_, positions)| positions.settled()).sum();
-        let mut moved = Vec::new();
-        for (source, positions) in &self.positions {
-            let changes = positions.take_changes().into_iter();
-            moved.extend(changes.map(|(partition, offset)| (source.clone(), partition, offset)));
-        }
-        let states = self.states.iter();
-        let states = states.filter_map(|(name, state)| Some((name.clone(), state.lock().take()?))).collect();
-        Ok(Some(Snapshot { number, settled, moved, states, letters: self.covered_letters() }))
-    }
-
-    /// The last dead letter, for each source whose messages come again after it.
-    fn covered_letters(&self) -> Vec<(Arc<str>, Option<DeadLetterId>)> {
-        let Some(store) = self.store.opened().filter(|_| self.covers_letters) else { return Vec::new() };
-        let last = store.last_letter().unwrap_or_default();
-        self.positions.iter().map(|(source, _)| (source.clone(), Some(last))).collect()
-    }
-
-    fn write_blocking(&self, snapshot: Snapshot) -> Result<(), Error> {
-        thalweg_runtime::blocking(|| self.write(snapshot))
-    }
-
-    fn write(&self, snapshot: Snapshot) -> Result<(), Error> {
-        let Snapshot { number, settled, moved, states, letters } = snapshot;
-        // With the mark of a run that has ended, the next one would remove the letters of a replay.
-        let clears_marks = letters.iter().any(|(_, covered)| covered.is_none());
-        // Those who wait for this save acknowledge messages that became dead letters.
-        let has_letters = self.has_later_letters(&letters);
-        if !moved.is_empty() || !states.is_empty() || clears_marks || has_letters {
-            let saved = Failpoint::CheckpointBefore.check().map_err(unwritable);
-            let saved = saved.and_then(|()| match self.are_kept {
-                true => self.store.get()?.save(&moved, &states, &letters),
-                false => Ok(()),
-            });
-            let saved = saved.and_then(|()| self.store.remove_replayed(&moved));
-            if let Err(error) = saved {
-                self.put_back(moved, states);
-                return Err(error);
-            }
-            Failpoint::CheckpointAfter.pass();
-            letters.iter().filter_map(|(_, last)| *last).for_each(|last| self.stuck.note_covered(last));
-            for (source, partition, offset) in &moved {
-                self.of(source).for_each(|positions| positions.note_stored(partition, offset.as_ref()));
-            }
-        }
-        self.is_behind.store(false, Relaxed);
-        self.stuck.note_settled(settled);
-        self.saver.complete(number);
-        Ok(())
-    }
-
-    /// Without this, a later save would put newer states of sinks beside older positions of sources, and what
-    /// lies between would be written twice by the next run.
-    fn put_back(&self, moved: Vec<(Arc<str>, Arc<str>, Option<Value>)>, states: Vec<(Arc<str>, Value)>) {
-        for (source, partition, _) in moved {
-            self.of(&source).for_each(|positions| positions.put_back(&partition));
-        }
-        for (component, state) in states {
-            if let Some((_, slot)) = self.states.iter().find(|(name, _)| *name == component) {
-                slot.lock().get_or_insert(state);
-            }
-        }
-    }
-
-    fn of(&self, source: &Arc<str>) -> impl Iterator<Item = &Arc<Positions>> {
-        self.positions.iter().filter(move |(name, _)| name == source).map(|(_, positions)| positions)
-    }
-
     /// True if everything that was sent is settled.
     fn is_settled(&self) -> bool {
         let mut all = self.positions.iter().map(|(_, positions)| positions);
         all.all(|positions| positions.unsettled() == 0 && positions.oldest_unsettled().is_empty())
     }
 
-    /// The number of messages and files that are not settled.
-    fn count_unsettled(&self) -> u64 {
-        self.positions.iter().map(|(_, positions)| positions.unsettled()).sum()
+    /// The number of messages and files that were settled.
+    fn settled(&self) -> u64 {
+        self.positions.iter().map(|(_, positions)| positions.settled()).sum()
     }
 
     /// For each component with unsettled batches: how many messages or files are in these.
@@ -513,10 +388,6 @@ impl Checkpoints {
         let counts = self.positions.iter().map(|(name, positions)| (name.clone(), positions.unsettled()));
         counts.filter(|(_, count)| *count > 0).collect()
     }
-}
-
-fn unwritable(error: std::io::Error) -> Error {
-    Error::permanent("the state cannot be written").caused_by(error)
 }
 
 #[cfg(test)]

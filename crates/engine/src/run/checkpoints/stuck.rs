@@ -2,8 +2,9 @@
 //!
 //! Other sinks have their parts of these messages. The states of that moment would be ahead of the positions,
 //! and the next run would write and count these messages again, although the one before it was stopped and
-//! not killed. So the last checkpoint stays while messages are stuck. Not for ever: input that goes another
-//! way would never be acknowledged, and its output might never become visible.
+//! not killed. So while messages move, a checkpoint is not taken if some of them are stuck, or if no position
+//! has moved: the last one stays. Not longer than five minutes if something waits for the next one, since
+//! input that goes another way would never be acknowledged, and its output might never become visible.
 //!
 //! (Rejected: to save, for each sink, the state that it had at the positions. A sink need not be able to go
 //! back, and two sinks get the messages of several partitions in different orders.)
@@ -11,7 +12,6 @@
 //! See docs/decisions/111-the-last-checkpoint-stays-while-messages-are-stuck.md.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -20,109 +20,103 @@ use tokio::time::Instant;
 use super::ComponentPositions;
 use crate::store::DeadLetterId;
 
-/// How long the last checkpoint stays for messages that are stuck, while others are settled.
+/// How long the last checkpoint stays at most if something waits for the next one.
 pub(super) const LONGEST_STUCK: Duration = Duration::from_mins(5);
 
-/// The messages of a group that are stuck.
+/// Whether the last checkpoint of a group stays.
 #[derive(Default)]
-pub(in crate::run) struct Stuck {
-    found: Mutex<Option<Found>>,
-    /// Since when settled messages wait for a checkpoint, although no position has moved.
-    unmoved: Mutex<Option<Instant>>,
-    /// The number of messages and files that were settled at the last checkpoint.
-    settled: AtomicU64,
-    /// The last dead letter that a checkpoint covers.
-    covered: AtomicU64,
+pub(in crate::run) struct Stuck(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// The messages that are stuck: those that hold back the positions of their partitions.
+    oldest: Vec<Oldest>,
+    /// Since when the last checkpoint stays although something waits for the next one.
+    since: Option<Instant>,
+    /// The extent of the last checkpoint.
+    last: Extent,
     /// True if something grows until the next checkpoint.
-    is_urgent: AtomicBool,
+    is_urgent: bool,
 }
 
-/// The messages that were stuck when that was found out.
-struct Found {
-    at: Instant,
-    /// For each partition: the number of its source among the positions, its name, and its first message that
-    /// is not settled.
-    oldest: Vec<(usize, Arc<str>, u64)>,
+/// How far a checkpoint goes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Extent {
+    /// The number of messages and files that were settled.
+    pub(super) settled: u64,
+    /// The last dead letter of the group.
+    pub(super) letter: DeadLetterId,
 }
 
-impl Found {
-    fn new(positions: &ComponentPositions) -> Self {
-        let oldest = positions.iter().enumerate().flat_map(|(source, (_, positions))| {
+/// The first batch of a partition that is not settled.
+struct Oldest {
+    /// The number of its source among the positions.
+    source: usize,
+    partition: Arc<str>,
+    number: u64,
+}
+
+impl Oldest {
+    fn all(positions: &ComponentPositions) -> Vec<Self> {
+        let all = positions.iter().enumerate().flat_map(|(source, (_, positions))| {
             let oldest = positions.oldest_unsettled().into_iter();
-            oldest.map(move |(partition, number)| (source, partition, number))
+            oldest.map(move |(partition, number)| Self { source, partition, number })
         });
-        Self { at: Instant::now(), oldest: oldest.collect() }
+        all.collect()
     }
 
-    /// True if some of it is still not settled.
+    /// True if it is still not settled.
     fn lasts(&self, positions: &ComponentPositions) -> bool {
-        self.oldest.iter().any(|(source, partition, number)| {
-            positions.get(*source).is_some_and(|(_, of)| of.is_oldest_unsettled(partition, *number))
-        })
+        let positions = positions.get(self.source);
+        positions.is_some_and(|(_, of)| of.is_oldest_unsettled(&self.partition, self.number))
     }
 }
 
 impl Stuck {
-    /// True if the last checkpoint is to stay, where one is due while messages move. `is_stuck`: none of them
-    /// was settled although there was time.
-    pub(super) fn keeps_last(&self, positions: &ComponentPositions, is_stuck: bool) -> bool {
-        let mut found = self.found.lock();
-        match &*found {
-            Some(before) if before.lasts(positions) => before.at.elapsed() < LONGEST_STUCK,
-            Some(_) => {
-                *found = None;
-                false
-            }
-            None if is_stuck => {
-                *found = Some(Found::new(positions));
-                true
-            }
-            None => false,
+    /// Finds out which messages are stuck. `is_stuck`: none was settled although there was time. Otherwise
+    /// only those can be that were before.
+    pub(super) fn look(&self, positions: &ComponentPositions, is_stuck: bool) {
+        let mut state = self.0.lock();
+        match is_stuck {
+            true => state.oldest = Oldest::all(positions),
+            false => state.oldest.retain(|one| one.lasts(positions)),
         }
     }
 
-    /// As [`keeps_last`](Self::keeps_last), where no position has moved. `settled`: the number of messages
-    /// and files that are settled. Their broker may wait for the checkpoint, although older ones of their
-    /// partition are stuck.
-    pub(super) fn keeps_unmoved(&self, settled: u64) -> bool {
-        settled == self.settled.load(Relaxed)
-            || self.unmoved.lock().get_or_insert_with(Instant::now).elapsed() < LONGEST_STUCK
+    /// True if the last checkpoint is to stay where one is due while messages move. `has_moved`: a position
+    /// moved since the last one. `is_awaited`: something waits for the next one.
+    pub(super) fn stays(&self, has_moved: bool, is_awaited: bool) -> bool {
+        let mut state = self.0.lock();
+        if has_moved && state.oldest.is_empty() {
+            state.since = None;
+            return false;
+        }
+        if !has_moved && !is_awaited {
+            return !state.is_urgent;
+        }
+        let since = *state.since.get_or_insert_with(Instant::now);
+        !state.is_urgent && since.elapsed() < LONGEST_STUCK
     }
 
-    /// A position has moved.
-    pub(super) fn note_moved(&self) {
-        *self.unmoved.lock() = None;
-    }
-
-    /// True if no checkpoint covers this dead letter.
-    pub(super) fn is_later(&self, letter: DeadLetterId) -> bool {
-        letter > self.covered.load(Relaxed)
-    }
-
-    /// A checkpoint is saved that has this number of settled messages and files.
-    pub(super) fn note_settled(&self, settled: u64) {
-        self.settled.store(settled, Relaxed);
-    }
-
-    /// A checkpoint covers the dead letters up to this one.
-    pub(super) fn note_covered(&self, letter: DeadLetterId) {
-        self.covered.store(letter, Relaxed);
+    /// The extent of the last checkpoint.
+    pub(super) fn last(&self) -> Extent {
+        self.0.lock().last
     }
 
     /// Something grows until the next checkpoint: it is to be taken in any case.
     pub(super) fn hurry(&self) {
-        self.is_urgent.store(true, Relaxed);
+        self.0.lock().is_urgent = true;
     }
 
-    /// True if a checkpoint is to be taken in any case. A later one is not.
-    pub(super) fn take_urgency(&self) -> bool {
-        self.is_urgent.swap(false, Relaxed)
+    /// A checkpoint is saved.
+    pub(super) fn note_saved(&self, extent: Extent) {
+        let mut state = self.0.lock();
+        (state.last, state.is_urgent) = (extent, false);
     }
 
     /// Nothing moves.
     pub(super) fn clear(&self) {
-        *self.found.lock() = None;
-        self.note_moved();
-        self.is_urgent.store(false, Relaxed);
+        let mut state = self.0.lock();
+        *state = State { last: state.last, ..State::default() };
     }
 }

@@ -13,9 +13,7 @@ use crate::store::{DeadLetterId, Store};
 /// If the store cannot be used.
 pub(in crate::run) fn begin(store: &Store, groups: &[Arc<Checkpoints>]) -> Result<(), Error> {
     remove_uncovered(store, &store.uncovered_letters()?)?;
-    store.cover_letters(rereading(groups))?;
-    note_covered(store, groups);
-    Ok(())
+    store.cover_letters(rereading(groups))
 }
 
 /// As [`begin`], for a part that begins while others run: their letters are their own. There are uncovered
@@ -26,9 +24,7 @@ pub(in crate::run) fn begin(store: &Store, groups: &[Arc<Checkpoints>]) -> Resul
 pub(in crate::run) fn begin_beside(store: &Store, groups: &[Arc<Checkpoints>]) -> Result<(), Error> {
     let again = store.uncovered_letters_of(|source| rereading(groups).any(|own| **own == *source))?;
     remove_uncovered(store, &again)?;
-    store.cover_letters_beside(rereading(groups))?;
-    note_covered(store, groups);
-    Ok(())
+    store.cover_letters_beside(rereading(groups))
 }
 
 /// As [`begin`], before the first part of several begins.
@@ -44,11 +40,6 @@ pub(in crate::run) fn begin_parts(store: &Store) -> Result<(), Error> {
 fn rereading(groups: &[Arc<Checkpoints>]) -> impl Iterator<Item = &Arc<str>> {
     let groups = groups.iter().filter(|group| group.covers_letters);
     groups.flat_map(|group| group.positions.iter().map(|(source, _)| source))
-}
-
-fn note_covered(store: &Store, groups: &[Arc<Checkpoints>]) {
-    let last = store.last_letter().unwrap_or_default();
-    groups.iter().for_each(|group| group.stuck.note_covered(last));
 }
 
 fn remove_uncovered(store: &Store, again: &[DeadLetterId]) -> Result<(), Error> {

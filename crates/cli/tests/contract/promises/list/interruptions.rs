@@ -122,6 +122,7 @@ pub(super) const PROMISES: &[Promise] = &[
         &[
             "engine: the_last_checkpoint_stays_while_a_sink_delivers_nothing",
             "engine: states_are_not_saved_without_the_positions_of_what_they_have",
+            "engine: the_last_checkpoint_stays_while_other_messages_are_stuck_than_before",
             "engine: dead_letters_of_what_is_stuck_are_not_covered_with_the_positions_of_others",
             "cli: what_a_run_wrote_while_its_dead_letters_were_full_is_not_written_again_by_the_next_one",
         ],
@@ -131,6 +132,7 @@ pub(super) const PROMISES: &[Promise] = &[
         &[
             "engine: input_that_goes_another_way_is_saved_after_minutes_in_which_a_sink_delivers_nothing",
             "engine: a_broker_is_answered_after_minutes_although_an_older_message_is_stuck",
+            "engine: a_broker_is_answered_for_a_message_that_was_settled_during_a_save",
             "engine: dead_letters_are_covered_before_their_messages_are_acknowledged",
         ],
     ),
