@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use arrow_array::types::Float64Type;
-use arrow_array::{Array, ArrayRef, BinaryViewArray, Float64Array, StringViewArray, cast::AsArray};
+use arrow_array::{Array, ArrayRef, BinaryViewArray, Float64Array, cast::AsArray};
 use arrow_cast::cast;
 use arrow_schema::{DataType, Field};
 use thalweg_codec::columns::{is_json_field, number_field};
@@ -70,6 +70,8 @@ fn float_in(text: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use arrow_array::StringViewArray;
+
     use super::*;
     use arrow_array::{Float32Array, Int64Array};
     use thalweg_codec::columns::FieldType;

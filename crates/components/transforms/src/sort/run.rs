@@ -64,7 +64,7 @@ impl Run {
 
     /// Reads the block at a place. Returns it, and the place of the next one.
     fn block(&self, at: u64) -> Result<(Block, u64), Error> {
-        let read = || -> io::Result<(Vec<u8>, Vec<usize>, Vec<u8>, u64)> {
+        let read = || -> io::Result<(Option<Keys>, Vec<u8>, u64)> {
             let [rows, keys, body] = self.head(at)?;
             let ends = rows.saturating_mul(size_of::<u64>());
             let sizes = ends.saturating_add(keys).saturating_add(body) as u64;
@@ -79,12 +79,13 @@ impl Run {
             let numbers = part(0, ends)?;
             let numbers = numbers.as_chunks::<8>().0.iter();
             let numbers = numbers.map(|end| usize::try_from(u64::from_le_bytes(*end)).unwrap_or(usize::MAX));
-            Ok((part(ends, keys)?, numbers.collect(), part(ends + keys, body)?, start + sizes))
+            let keys_of = Keys::of(part(ends, keys)?, numbers.collect());
+            Ok((keys_of, part(ends + keys, body)?, start + sizes))
         };
-        let (keys, ends, body, next) = read().map_err(|error| unusable(&error))?;
-        let keys = Keys::of(keys, ends).filter(|keys| keys.len() > 0);
+        let (keys, body, next) = read().map_err(|error| unusable(&error))?;
         let piece = Piece::of(body)?;
-        let Some(keys) = keys.filter(|keys| keys.len() == piece.batch.rows()) else {
+        let fit = |keys: &Keys| keys.len() > 0 && keys.len() == piece.batch.rows();
+        let Some(keys) = keys.filter(fit) else {
             return Err(unusable(&io::Error::other("another program has changed it")));
         };
         Ok((Block { piece: Arc::new(piece), keys }, next))

@@ -536,7 +536,9 @@ async fn what_was_written_is_settled_while_the_next_batch_waits_for_room() {
     let (sender, input) = channel(1 << 20);
     let (tell, settled) = tokio::sync::oneshot::channel();
     let mut first = testing::batch(["one"]);
-    *first.ack_mut() = Ack::new("test".into(), move |settlement| drop(tell.send(settlement.outcome)));
+    *first.ack_mut() = Ack::new("test".into(), move |settlement| {
+        let _ = tell.send(settlement.outcome);
+    });
     sender.push(first, 3).unwrap();
     sender.push(testing::batch(["two"]), 3).unwrap();
     let writer = writer(Short::default());

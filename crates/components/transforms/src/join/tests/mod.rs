@@ -69,7 +69,7 @@ impl House {
 fn parsed(messages: &[Value]) -> Vec<Batch> {
     let lines: Vec<String> = messages.iter().map(Value::to_string).collect();
     let given = testing::apply::<ParseJsonConfig>("{}", [testing::batch(&lines)]);
-    given.outputs.into_iter().flat_map(|(_, batches)| batches).collect()
+    given.outputs.into_values().flatten().collect()
 }
 
 const CUSTOMERS: &str = "customer,name,country\nc7,\"Miller, Ann\",NO\nc8,Bob,DE\n7,Seven,\n";
