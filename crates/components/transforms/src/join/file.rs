@@ -1,73 +1,45 @@
-//! The file of a table: which one it is, and its bytes.
-//!
-//! The number, size and times of a file tell whether it is the same: a program that replaces it, or writes to
-//! it, changes one of them. To compare contents was rejected: it would read the file again and again.
+//! The file of a table: its state, by which a change is seen, and its bytes.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use thalweg_codec::decompress::{Compression, Decoder};
+use thalweg_record::FileState;
 
 use super::unusable::Unusable;
 
-/// The marks of a file, of which a replacement or a change alters one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
+/// Returns the state of the file that is at a path now, if there is one.
+pub(super) fn state_at(path: &Path) -> Option<FileState> {
+    fs::metadata(path).ok().map(|metadata| FileState::of(&metadata))
 }
 
-impl Stamp {
-    fn of(metadata: &Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        }
-    }
-
-    /// Returns the stamp of the file that is at a path now, if there is one.
-    pub(super) fn at(path: &Path) -> Option<Self> {
-        fs::metadata(path).ok().map(|metadata| Self::of(&metadata))
-    }
-
-    /// The size in bytes.
-    pub(super) fn size(&self) -> u64 {
-        self.size
-    }
-}
-
-/// Opens a file, and returns its stamp.
-pub(super) fn open(path: &Path) -> Result<(File, Stamp), Unusable> {
+/// Opens a file, and returns its state.
+pub(super) fn open(path: &Path) -> Result<(File, FileState), Unusable> {
     let unreadable = |error: io::Error| Unusable::unreadable(path, &error);
     // To open a pipe would wait for a program that writes to it.
     if !fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err(Unusable::new("table", format!("the table `{}` is not a file.", path.display())));
     }
     let file = File::open(path).map_err(unreadable)?;
-    let stamp = Stamp::of(&file.metadata().map_err(unreadable)?);
-    Ok((file, stamp))
+    let state = FileState::of(&file.metadata().map_err(unreadable)?);
+    Ok((file, state))
 }
 
 /// Fails if a file has changed since it was opened.
-pub(super) fn is_unchanged(path: &Path, file: &File, stamp: Stamp) -> Result<(), Unusable> {
+pub(super) fn is_unchanged(path: &Path, file: &File, state: FileState) -> Result<(), Unusable> {
     let metadata = file.metadata().map_err(|error| Unusable::unreadable(path, &error))?;
-    // A file that was replaced is complete.
-    let now = Stamp { changed: stamp.changed, ..Stamp::of(&metadata) };
-    if now == stamp { Ok(()) } else { Err(Unusable::changing(path)) }
+    // A file that was replaced is complete. To rename or remove it changes only one time.
+    match FileState::of(&metadata).is_renamed(&state) {
+        true => Ok(()),
+        false => Err(Unusable::changing(path)),
+    }
 }
 
 /// Returns the bytes of a file, decompressed. It may have at most `most`.
-pub(super) fn bytes(path: &Path, file: &File, stamp: Stamp, most: usize) -> Result<Vec<u8>, Unusable> {
+pub(super) fn bytes(path: &Path, file: &File, state: FileState, most: usize) -> Result<Vec<u8>, Unusable> {
     let unreadable = |error: io::Error| Unusable::unreadable(path, &error);
-    let size = usize::try_from(stamp.size).unwrap_or(usize::MAX);
+    let size = usize::try_from(state.size()).unwrap_or(usize::MAX);
     if size > most {
         return Err(Unusable::too_large(path, size, most));
     }

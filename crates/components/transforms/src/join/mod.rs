@@ -344,7 +344,7 @@ impl Join {
     fn seen(&self) -> &Seen {
         self.seen.get_or_init(|| {
             let source = self.source();
-            let size = file::Stamp::at(&source.path).map(|stamp| stamp.size());
+            let size = file::state_at(&source.path).map(|state| state.size());
             if size.is_none_or(|size| size > CHECKED) {
                 return Seen::Nothing;
             }

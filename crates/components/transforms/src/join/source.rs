@@ -9,10 +9,10 @@ use arrow_schema::Field;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::columns::FieldType;
-use thalweg_record::Share;
+use thalweg_record::{FileState, Share};
 
 use super::chosen::Chosen;
-use super::file::{self, Stamp};
+use super::file;
 use super::gathered::Gathered;
 use super::index::Duplicates;
 use super::on::Keys;
@@ -63,10 +63,10 @@ pub(super) struct Source {
 
 impl Source {
     /// Reads the table. It counts on the memory of this account, of which it may use a quarter.
-    pub(super) fn read(&self, memory: &Share) -> Result<(Table, Stamp), Unusable> {
+    pub(super) fn read(&self, memory: &Share) -> Result<(Table, FileState), Unusable> {
         let path = &*self.path;
         let most = memory.budget().limit() / 4;
-        let (file, stamp) = file::open(path)?;
+        let (file, state) = file::open(path)?;
         let needed = self.needed();
         let mut gathered = Gathered::new(path, needed.clone(), most, Kept::new(memory));
         if self.format == TableFormat::Parquet {
@@ -74,7 +74,7 @@ impl Source {
             let reading = file.try_clone().map_err(|error| Unusable::unreadable(path, &error))?;
             parquet::read(path, reading, is_needed, &mut |rows: &RecordBatch| gathered.add(rows))?;
         } else {
-            let bytes = file::bytes(path, &file, stamp, most)?;
+            let bytes = file::bytes(path, &file, state, most)?;
             gathered.count_file(bytes.len());
             let text = Text { path, bytes: Buffer::from_vec(bytes), types: &self.types };
             let mut add = |rows: &RecordBatch| gathered.add(rows);
@@ -87,12 +87,12 @@ impl Source {
                 }
             }
         }
-        file::is_unchanged(path, &file, stamp)?;
+        file::is_unchanged(path, &file, state)?;
         let names = gathered.names().to_vec();
         let (rows, kept) = gathered.finish(memory.budget())?;
         let chosen = self.fields(names.iter().map(String::as_str), rows.num_rows())?;
         let parts = Parts { path, rows, keys: &self.keys, chosen, duplicates: self.duplicates, most };
-        Ok((Table::new(parts, kept)?, stamp))
+        Ok((Table::new(parts, kept)?, state))
     }
 
     /// Returns the columns that are needed. None if these are all.

@@ -10,9 +10,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use thalweg_record::Share;
+use thalweg_record::{FileState, Share};
 
-use super::file::Stamp;
+use super::file;
 use super::source::Source;
 use super::table::Table;
 use super::unusable::Unusable;
@@ -28,14 +28,14 @@ pub(super) struct Watched {
     looking: Mutex<Looking>,
 }
 
-/// The stamps of the file, and when to look again.
+/// The states of the file, and when to look again.
 struct Looking {
     /// The file whose table is in use, or cannot be used.
-    read: Option<Stamp>,
+    read: Option<FileState>,
     /// The file at the last look.
-    seen: Option<Stamp>,
+    seen: Option<FileState>,
     /// The file of the last warning.
-    warned: Option<Option<Stamp>>,
+    warned: Option<Option<FileState>>,
     due: Instant,
 }
 
@@ -47,8 +47,8 @@ impl Watched {
         every: Duration,
         memory: &Share,
     ) -> Result<Self, Unusable> {
-        let (table, stamp) = source.read(memory)?;
-        let looking = Looking { read: Some(stamp), seen: Some(stamp), warned: None, due: after(every) };
+        let (table, state) = source.read(memory)?;
+        let looking = Looking { read: Some(state), seen: Some(state), warned: None, due: after(every) };
         Ok(Self {
             source,
             name: name.to_owned(),
@@ -70,12 +70,12 @@ impl Watched {
     }
 
     fn look(&self, looking: &mut Looking) {
-        let now = Stamp::at(&self.source.path);
+        let now = file::state_at(&self.source.path);
         let is_settled = std::mem::replace(&mut looking.seen, now) == now;
         if is_settled && now != looking.read {
             match self.source.read(&self.memory) {
-                Ok((table, stamp)) => {
-                    (looking.read, looking.warned) = (Some(stamp), None);
+                Ok((table, state)) => {
+                    (looking.read, looking.warned) = (Some(state), None);
                     *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
                     tracing::info!(
                         "`{}`: read `{}`, which has changed",
