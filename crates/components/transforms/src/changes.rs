@@ -300,11 +300,10 @@ impl Transform for Comparing {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::sync::Arc;
-    use thalweg_engine::{Journal, Output, Store, testing};
+    use thalweg_engine::{Output, testing};
     use thalweg_record::Outcome;
 
-    use crate::testing::with_text;
+    use crate::testing::{with_state, with_text};
 
     fn passed(yaml: &str, lines: &[&str]) -> Vec<String> {
         testing::apply::<Changes>(yaml, lines.chunks(3).map(testing::batch)).payloads(Output::Main)
@@ -420,8 +419,7 @@ mod tests {
             kills in prop::collection::vec((0..4_usize, 0..8_usize), 0..4),
         ) {
             let folder = tempfile::tempdir().unwrap();
-            let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
-            let context = Context { resumes: true, journal, ..testing::context() };
+            let context = with_state(&folder);
             let yaml = format!("{{ keys: k, fields: v, max_keys: {max_keys} }}");
             let (mut found, mut saved, mut covered, mut left) = (Vec::<usize>::new(), None, 0, 0);
             for &(between, length) in kills.iter().chain([&(2, usize::MAX)]) {
@@ -453,8 +451,7 @@ mod tests {
     #[test]
     fn a_state_of_a_moment_at_which_messages_move_has_no_values() {
         let folder = tempfile::tempdir().unwrap();
-        let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
-        let context = Context { resumes: true, journal, ..testing::context() };
+        let context = with_state(&folder);
         let build = |context: &Context| testing::options::<Changes>("{}").build(context).unwrap();
         let passes = |transform: &mut dyn Transform, line: &str| {
             let mut out = Outputs::new("test".into());
@@ -483,8 +480,7 @@ mod tests {
     #[test]
     fn each_new_state_has_a_secret_of_its_own_and_a_later_run_has_that_of_the_state() {
         let folder = tempfile::tempdir().unwrap();
-        let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
-        let context = Context { resumes: true, journal, ..testing::context() };
+        let context = with_state(&folder);
         let build = || testing::options::<Changes>("{}").build(&context).unwrap();
         let (mut first, mut second, mut later) = (build(), build(), build());
         let (first, second) = (first.state().unwrap(), second.state().unwrap());

@@ -7,10 +7,10 @@ use arrow_array::{ArrayRef, Int64Array, StringViewArray};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use thalweg_codec::columns::FieldType;
-use thalweg_engine::{Journal, Output, Outputs, Store, testing};
-use thalweg_record::{Ack, Batch, Budget, Outcome, Settlement};
+use thalweg_engine::{Output, Outputs, testing};
+use thalweg_record::{Batch, Budget, Outcome};
 
-use crate::testing::with_text;
+use crate::testing::{counted, killed, with_state, with_text};
 
 /// A message: its payload, its key and its number.
 type Line = (&'static str, Option<&'static str>, Option<i64>);
@@ -92,66 +92,6 @@ fn lines() -> impl proptest::strategy::Strategy<Value = Vec<Line>> {
     prop::collection::vec((payloads, keys, prop::option::of(-5..5_i64)), 0..60)
 }
 
-/// A run that is killed: the number of batches between checkpoints, and the number of all batches.
-type Killed = (usize, usize);
-
-/// Returns a context with a state in a folder.
-fn with_state(folder: &tempfile::TempDir) -> Context {
-    let store = Arc::new(Store::open(folder.path()).unwrap());
-    Context { resumes: true, journal: Some(Journal::new(store, "test")), ..testing::context() }
-}
-
-/// Makes a batch count when it is settled as safe.
-fn counted(mut batch: Batch, count: &Arc<AtomicUsize>) -> Batch {
-    let count = count.clone();
-    batch.ack_mut().merge(Ack::new("test".into(), move |settlement: Settlement| {
-        count.fetch_add(usize::from(settlement.outcome.is_safe()), Relaxed);
-    }));
-    batch
-}
-
-/// Passes batches to runs with one state, of which the last one ends. The results of a killed run after its
-/// last checkpoint are removed, as by a sink that resumes.
-fn killed(batches: &[&[Line]], kills: &[Killed]) -> Vec<Found> {
-    let folder = tempfile::tempdir().unwrap();
-    let context = with_state(&folder);
-    let (mut all, mut saved, mut covered, mut left) = (Vec::new(), None, 0, 0);
-    for &(between, length) in kills.iter().chain([&(2, usize::MAX)]) {
-        let (settled, begun) = (Arc::new(AtomicUsize::new(0)), covered);
-        all.truncate(left);
-        let mut transform = testing::options::<Reduce>(YAML).build(&context).unwrap();
-        saved.iter().for_each(|saved: &Value| transform.restore(saved.clone()).unwrap());
-        let mut out = Outputs::new("test".into());
-        let deliver = |out: &mut Outputs, all: &mut Vec<Found>| {
-            for (output, batch) in out.take() {
-                assert_eq!(output, Output::Main);
-                all.extend(found(&batch));
-                batch.settle(Outcome::Delivered);
-            }
-        };
-        for (number, lines) in batches.iter().enumerate().skip(begun).take(length) {
-            transform.apply(counted(batch(lines), &settled), &mut out).unwrap();
-            deliver(&mut out, &mut all);
-            if number % (between + 1) == 0 {
-                transform.pre_commit().unwrap();
-                saved = transform.state().or(saved);
-                assert_eq!(transform.state(), None, "nothing has changed since");
-                (covered, left) = (number + 1, all.len());
-                assert_eq!(settled.load(Relaxed), covered - begun);
-            }
-        }
-        if length == usize::MAX {
-            transform.finish(&mut out).unwrap();
-            deliver(&mut out, &mut all);
-            transform.pre_commit().unwrap();
-            transform.pre_commit().unwrap();
-            let entries = context.journal.as_ref().unwrap().names("").unwrap();
-            assert_eq!(entries, Vec::<String>::new(), "notes that no state needs");
-        }
-    }
-    all
-}
-
 proptest! {
     #[test]
     fn groups_are_those_of_a_model_however_messages_are_divided_into_batches(
@@ -173,7 +113,7 @@ proptest! {
         kills in prop::collection::vec((0..4_usize, 0..8_usize), 0..4),
     ) {
         let batches: Vec<&[Line]> = lines.chunks(size).collect();
-        prop_assert_eq!(killed(&batches, &kills), model(&lines));
+        prop_assert_eq!(killed::<Reduce, _, _>(YAML, &batches, &kills, batch, found), model(&lines));
     }
 
     /// A state is trusted, but one that is damaged must not end the program.

@@ -7,11 +7,11 @@ use arrow_array::{ArrayRef, Float64Array, Int64Array, StringViewArray};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use thalweg_codec::columns::FieldType;
-use thalweg_engine::{Journal, Output, Outputs, Store, testing};
+use thalweg_engine::{Output, Outputs, testing};
 use thalweg_record::{Ack, Batch, Budget, Meta, Outcome, Settlement};
 
 use super::*;
-use crate::testing::with_text;
+use crate::testing::{Killed, counted, with_state, with_text};
 
 /// A message: its text, its number and its path.
 type Message = (Option<String>, Option<i64>, u8);
@@ -170,11 +170,10 @@ fn a_folder_that_cannot_be_written_ends_the_run_with_a_message() {
 #[test]
 fn acks_wait_for_the_output_unless_a_run_starts_over() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
     for (context, is_settled) in [
         (testing::context(), true),
         (Context { starts_over: false, ..testing::context() }, false),
-        (Context { resumes: true, rereads: false, journal, ..testing::context() }, false),
+        (Context { rereads: false, ..with_state(&folder) }, false),
     ] {
         let settled: Arc<AtomicUsize> = Arc::default();
         let mut transform = sorting("by: payload", &context, 100);
@@ -208,22 +207,17 @@ fn more_acks_than_fit_into_memory_end_the_run() {
 
 /// Passes batches to runs with one state, of which the last one ends. Each other run takes `length` batches
 /// from the last checkpoint on, with a checkpoint after every `between` of them.
-fn killed(messages: &[Message], size: usize, most: usize, kills: &[(usize, usize)]) -> Vec<String> {
+fn killed(messages: &[Message], size: usize, most: usize, kills: &[Killed]) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
-    let journal = Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test");
-    let context = Context { resumes: true, journal: Some(journal.clone()), ..testing::context() };
+    let context = with_state(&folder);
     let (mut saved, mut covered) = (None, 0);
     for &(between, length) in kills.iter().chain([&(2, usize::MAX)]) {
         let (settled, begun) = (Arc::<AtomicUsize>::default(), covered);
         let mut transform = sorting(BY, &context, most);
         saved.iter().for_each(|saved: &Value| transform.restore(saved.clone()).unwrap());
         let mut out = Outputs::new("test".into());
-        for (number, mut batch) in batches(messages, size).into_iter().enumerate().skip(begun).take(length) {
-            let count = settled.clone();
-            batch.ack_mut().merge(Ack::new("test".into(), move |settlement: Settlement| {
-                count.fetch_add(usize::from(settlement.outcome.is_safe()), Ordering::Relaxed);
-            }));
-            transform.apply(batch, &mut out).unwrap();
+        for (number, batch) in batches(messages, size).into_iter().enumerate().skip(begun).take(length) {
+            transform.apply(counted(batch, &settled), &mut out).unwrap();
             if number % (between + 1) == 0 {
                 transform.pre_commit().unwrap();
                 saved = transform.state().or(saved);
@@ -239,6 +233,7 @@ fn killed(messages: &[Message], size: usize, most: usize, kills: &[(usize, usize
             transform.pre_commit().unwrap();
             assert_eq!(transform.state().or(saved), Some(json!({"length": 0, "hash": 0})));
             transform.pre_commit().unwrap();
+            let journal = context.journal.as_ref().unwrap();
             assert_eq!(journal.names("").unwrap(), Vec::<String>::new(), "an entry that no state needs");
             assert_eq!(journal.count_outputs().unwrap(), 0, "a file that no state needs");
             return found;
@@ -275,8 +270,7 @@ proptest! {
 #[test]
 fn a_run_that_is_stopped_leaves_the_messages_of_its_state_to_the_next_one() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
-    let context = Context { resumes: true, journal, ..testing::context() };
+    let context = with_state(&folder);
     let (mut first, mut out) = (sorting("by: payload", &context, 0), Outputs::new("test".into()));
     first.apply(testing::batch(["b", "c"]), &mut out).unwrap();
     first.stop(&mut out).unwrap();
@@ -297,8 +291,7 @@ fn a_run_that_is_stopped_leaves_the_messages_of_its_state_to_the_next_one() {
 #[test]
 fn messages_that_are_not_delivered_stay_in_the_state() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
-    let context = Context { resumes: true, journal, ..testing::context() };
+    let context = with_state(&folder);
     let (mut transform, mut out) = (sorting("by: payload", &context, 0), Outputs::new("test".into()));
     transform.apply(testing::batch(["b", "a"]), &mut out).unwrap();
     transform.pre_commit().unwrap();
@@ -323,8 +316,7 @@ fn messages_that_are_not_delivered_stay_in_the_state() {
 #[test]
 fn a_file_that_was_changed_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
-    let context = Context { resumes: true, journal, ..testing::context() };
+    let context = with_state(&folder);
     let (mut transform, mut out) = (sorting("by: payload", &context, 0), Outputs::new("test".into()));
     transform.apply(testing::batch(["b", "a"]), &mut out).unwrap();
     transform.pre_commit().unwrap();
@@ -340,8 +332,7 @@ fn a_file_that_was_changed_is_refused() {
 fn a_batch_that_was_changed_is_refused_before_it_is_read() {
     for at in [5, 12, 20, 24, 90] {
         let folder = tempfile::tempdir().unwrap();
-        let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
-        let context = Context { resumes: true, journal, ..testing::context() };
+        let context = with_state(&folder);
         let (mut transform, mut out) = (sorting("by: payload", &context, 0), Outputs::new("test".into()));
         transform.apply(testing::batch(["b", "a"]), &mut out).unwrap();
         transform.pre_commit().unwrap();
@@ -386,8 +377,7 @@ fn large_messages_that_are_neighbours_leave_in_batches_of_the_usual_size() {
 #[test]
 fn messages_of_a_state_are_not_left_to_a_failover() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
-    let resuming = Context { resumes: true, journal, ..testing::context() };
+    let resuming = with_state(&folder);
     for (context, expected) in [(Context { rereads: false, ..resuming.clone() }, true), (resuming, false)] {
         let (mut transform, mut out) = (sorting("by: payload", &context, 100), Outputs::new("test".into()));
         let ack = Ack::with_failover("test".into(), |_| {});

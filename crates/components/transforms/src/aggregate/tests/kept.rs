@@ -2,56 +2,9 @@
 
 use super::*;
 
-/// A run that is killed: the number of batches between checkpoints, and the number of all batches.
-type Killed = (usize, usize);
-
-/// Passes batches to runs with one state, of which the last one ends. The results of a killed run after its
-/// last checkpoint are removed, as by a sink that resumes.
+/// Passes batches to runs with one state, some of which are killed.
 pub(super) fn killed(yaml: &str, batches: &[&[Message]], kills: &[Killed]) -> Vec<Found> {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Arc::new(Store::open(folder.path()).unwrap());
-    let journal = Some(Journal::new(store, "test"));
-    let context = Context { resumes: true, journal, ..testing::context() };
-    let (mut found, mut saved, mut covered, mut left) = (Vec::new(), None, 0, 0);
-    for &(between, length) in kills.iter().chain([&(2, usize::MAX)]) {
-        let (settled, begun) = (Arc::new(AtomicUsize::new(0)), covered);
-        found.truncate(left);
-        let mut transform = testing::options::<Aggregate>(yaml).build(&context).unwrap();
-        saved.iter().for_each(|saved: &Value| transform.restore(saved.clone()).unwrap());
-        let mut out = Outputs::new("test".into());
-        let deliver = |out: &mut Outputs, found: &mut Vec<Found>| {
-            for (output, batch) in out.take() {
-                if output == Output::Main {
-                    found.extend(results(&batch));
-                }
-                batch.settle(Outcome::Delivered);
-            }
-        };
-        for (number, messages) in batches.iter().enumerate().skip(begun).take(length) {
-            let (mut batch, count) = (batch(messages), settled.clone());
-            batch.ack_mut().merge(Ack::new("test".into(), move |settlement: Settlement| {
-                count.fetch_add(usize::from(settlement.outcome.is_safe()), Ordering::Relaxed);
-            }));
-            transform.apply(batch, &mut out).unwrap();
-            deliver(&mut out, &mut found);
-            if number % (between + 1) == 0 {
-                transform.pre_commit().unwrap();
-                saved = transform.state().or(saved);
-                assert_eq!(transform.state(), None, "nothing has changed since");
-                (covered, left) = (number + 1, found.len());
-                assert_eq!(settled.load(Ordering::Relaxed), covered - begun);
-            }
-        }
-        if length == usize::MAX {
-            transform.finish(&mut out).unwrap();
-            deliver(&mut out, &mut found);
-            transform.pre_commit().unwrap();
-            transform.pre_commit().unwrap();
-            let entries = context.journal.as_ref().unwrap().names("").unwrap();
-            assert_eq!(entries, Vec::<String>::new(), "notes that no state needs");
-        }
-    }
-    found
+    crate::testing::killed::<Aggregate, _, _>(yaml, batches, kills, batch, results)
 }
 
 proptest! {
@@ -126,11 +79,10 @@ proptest! {
 #[test]
 fn acks_wait_for_the_results_unless_a_run_starts_over() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
     for (context, is_settled) in [
         (testing::context(), true),
         (Context { starts_over: false, ..testing::context() }, false),
-        (Context { resumes: true, rereads: false, journal, ..testing::context() }, false),
+        (Context { rereads: false, ..with_state(&folder) }, false),
     ] {
         let settled = Arc::new(AtomicUsize::new(0));
         let mut transform =
@@ -156,8 +108,7 @@ fn acks_wait_for_the_results_unless_a_run_starts_over() {
 #[test]
 fn a_run_that_is_stopped_leaves_windows_of_its_state_to_the_next_one() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
-    let context = Context { resumes: true, journal, ..testing::context() };
+    let context = with_state(&folder);
     let build = |yaml: &str| testing::options::<Aggregate>(yaml).build(&context).unwrap();
     let yaml = format!("{{ {VALUES} }}");
     let (mut first, mut out) = (build(&yaml), Outputs::new("test".into()));
@@ -191,8 +142,7 @@ fn a_run_that_is_stopped_leaves_windows_of_its_state_to_the_next_one() {
 #[test]
 fn results_that_are_not_delivered_stay_in_the_state() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
-    let context = Context { resumes: true, journal, ..testing::context() };
+    let context = with_state(&folder);
     let yaml = format!("{{ {VALUES}, every: 10s, time: t }}");
     let build = || testing::options::<Aggregate>(&yaml).build(&context).unwrap();
     let again = |saved: Option<Value>| {
@@ -276,8 +226,7 @@ fn acks_that_wait_leave_memory_to_sources() {
 #[test]
 fn a_window_of_the_earliest_time_is_continued() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
-    let context = Context { resumes: true, journal, ..testing::context() };
+    let context = with_state(&folder);
     let yaml = format!("{{ {VALUES}, every: 1000s, time: t, max_delay: 1h }}");
     let build = || testing::options::<Aggregate>(&yaml).build(&context).unwrap();
     let (mut first, mut out) = (build(), Outputs::new("test".into()));
@@ -301,8 +250,7 @@ fn at_five() -> i64 {
 fn windows_that_left_at_the_end_of_the_input_continue_in_the_next_run() {
     for windows in ["every: 10s, time: t, max_delay: 5s", "every: 10s"] {
         let folder = tempfile::tempdir().unwrap();
-        let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
-        let context = Context { resumes: true, journal, ..testing::context() };
+        let context = with_state(&folder);
         let yaml = format!("{{ {VALUES}, {windows} }}");
         let mut saved: Option<Value> = None;
         for second in [1, 2] {
@@ -366,8 +314,7 @@ fn results_that_a_transform_behind_it_holds_are_in_one_of_the_two_states() {
 #[test]
 fn a_window_that_left_early_is_not_taken_for_the_next_one() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
-    let context = Context { resumes: true, journal, ..testing::context() };
+    let context = with_state(&folder);
     let yaml = format!("{{ {VALUES}, idle_timeout: 1ms }}");
     let build = || testing::options::<Aggregate>(&yaml).build(&context).unwrap();
     let (mut transform, mut out) = (build(), Outputs::new("test".into()));
@@ -397,8 +344,7 @@ fn a_window_that_left_early_is_not_taken_for_the_next_one() {
 #[test]
 fn each_new_state_has_a_secret_of_its_own_and_a_later_run_has_that_of_the_state() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
-    let context = Context { resumes: true, journal, ..testing::context() };
+    let context = with_state(&folder);
     for windows in ["", ", session_timeout: 5s, time: t"] {
         each_new_state_has_a_secret(&format!("{{ {VALUES}{windows} }}"), &context);
     }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use thalweg_engine::{Journal, Output, Outputs, Store, testing};
 use thalweg_record::{Ack, Batch, Budget, Outcome, Settlement};
 
-use crate::testing::with_text;
+use crate::testing::{Killed, with_state, with_text};
 
 /// A message: its time in seconds, its key and its number.
 type Message = (i64, Option<&'static str>, Option<i64>);

@@ -217,8 +217,7 @@ fn sessions_whose_results_are_not_delivered_stay_in_the_state() {
         [(Outcome::Delivered, true), (Outcome::Delivered, false), (Outcome::Failed, false)]
     {
         let folder = tempfile::tempdir().unwrap();
-        let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
-        let context = Context { resumes: true, journal, ..testing::context() };
+        let context = with_state(&folder);
         let yaml = format!("{{ {VALUES}, session_timeout: 10s, time: t }}");
         let build = || testing::options::<Aggregate>(&yaml).build(&context).unwrap();
         let again = |saved: Value| {
@@ -262,8 +261,7 @@ fn sessions_whose_results_are_not_delivered_stay_in_the_state() {
 #[test]
 fn sessions_of_a_checkpoint_that_merge_leave_it_together() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = Some(Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "test"));
-    let context = Context { resumes: true, journal, ..testing::context() };
+    let context = with_state(&folder);
     let yaml = format!("{{ {VALUES}, session_timeout: 10s, time: t, max_delay: 20s }}");
     let build = || testing::options::<Aggregate>(&yaml).build(&context).unwrap();
     let (mut transform, mut out) = (build(), Outputs::new("test".into()));
