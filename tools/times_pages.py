@@ -178,6 +178,12 @@ def bucket_to_folder(bench):
 # --- Brokers and databases: what is sent is read.
 
 
+def archive(bench, size, output):
+    """Measures the configuration that reads from a broker without an end."""
+    text = bench.configuration("archive.yaml")
+    bench.run("archive.yaml", text, size, lines=bench.records, output=output, state=True, endless=True)
+
+
 @page("amqp")
 def amqp(bench):
     bench.serve(servers.rabbitmq, "5672")
@@ -186,9 +192,7 @@ def amqp(bench):
     bench.prepare(bench.configuration("archive.yaml", once))
     size = bench.input("in/orders.jsonl", order)
     bench.run("orders.yaml", bench.configuration("orders.yaml", (", rabbitmq-2.example.com", "")), size)
-    bench.run(
-        "archive.yaml", bench.configuration("archive.yaml"), size, lines=bench.records, output="orders.*.jsonl", state=True, endless=True
-    )
+    archive(bench, size, "orders.*.jsonl")
 
 
 @page("mqtt")
@@ -203,8 +207,7 @@ def mqtt(bench):
 
     size = bench.input("in/readings.jsonl", reading)
     bench.run("readings.yaml", bench.configuration("readings.yaml", (", mqtt-2.example.com", "")), size)
-    text = bench.configuration("archive.yaml")
-    bench.run("archive.yaml", text, size, lines=bench.records, output="sensors/*/temperature.jsonl", state=True, endless=True)
+    archive(bench, size, "sensors/*/temperature.jsonl")
 
 
 @page("nats")
@@ -212,9 +215,7 @@ def nats(bench):
     bench.serve(servers.nats, "4222", ("ORDERS", {"subjects": ["orders.>"]}))
     size = bench.input("in/orders.jsonl", order)
     bench.run("orders.yaml", bench.configuration("orders.yaml", (", nats-2.example.com", "")), size)
-    bench.run(
-        "archive.yaml", bench.configuration("archive.yaml"), size, lines=bench.records, output="orders-*.jsonl", state=True, endless=True
-    )
+    archive(bench, size, "orders-*.jsonl")
 
 
 @page("redis")
@@ -235,9 +236,7 @@ sinks:
       field_values: {{ order: "{{payload}}", customer: "{{customer}}" }}
 """
     )
-    bench.run(
-        "archive.yaml", bench.configuration("archive.yaml"), size, lines=bench.records, output="orders-*.jsonl", state=True, endless=True
-    )
+    archive(bench, size, "orders-*.jsonl")
     bench.run("write.yaml", bench.configuration("write.yaml"), size)
 
 
