@@ -1,9 +1,10 @@
 //! The state of a file in its file system, to know later that it is still the same file.
 //!
 //! A producer may replace a file, or write to it, while the run works on it. So a component that removes or
-//! rewrites a file compares its state with the one that the source found, and one that keeps what is in a file
-//! reads it again if its state has changed. To compare contents was rejected: it would read the file each time. The change time alone would nearly
-//! do, but two changes within one tick of the clock have the same; the other numbers tell most of them apart.
+//! rewrites a file compares its state with the one that the source found, and one that keeps what is in a
+//! file reads it again if its state has changed. To compare contents was rejected: it would read the file
+//! each time. The change time alone would nearly do, but two changes within one tick of the clock have the
+//! same; the other numbers tell most of them apart.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! The transforms of messages: one file each.
+//! The transforms of messages: a file or folder each.
 //!
 //! A transform gets a batch and sends batches to its outputs. It allocates nothing per message, waits for
 //! nothing and performs no I/O. There are exceptions: `geoip` and `parse_protobuf` read a file when they are

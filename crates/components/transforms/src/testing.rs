@@ -55,7 +55,7 @@ pub type Killed = (usize, usize);
 /// in its main output. The results of a killed run after its last checkpoint are removed, as by a sink that
 /// resumes.
 ///
-/// `parts` are the messages of each batch, and `batch` makes one of them, for each run anew.
+/// `parts` are the messages of each batch, and `batch` makes one of them.
 pub fn killed<C: Component + TransformConfig, M, F>(
     yaml: &str,
     parts: &[&[M]],
