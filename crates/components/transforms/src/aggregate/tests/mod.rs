@@ -3,8 +3,9 @@ mod sessions;
 
 use super::*;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMicrosecondType};
@@ -250,11 +251,27 @@ fn late_and_wrong_messages_of_one_batch_leave_by_their_outputs() {
     assert_eq!(errors, ["9", "9"]);
 }
 
-static NOW: AtomicI64 = AtomicI64::new(0);
+thread_local! {
+    /// One for each test, since each test has a thread of its own.
+    static NOW: Cell<i64> = const { Cell::new(0) };
+}
 
-/// Only one test uses it: tests run at the same time.
+/// Returns the time that a test has set, in microseconds.
 fn set_now() -> i64 {
-    NOW.load(Ordering::Relaxed)
+    NOW.get()
+}
+
+/// Sets the time, in seconds, and passes this number of messages, or none at a time of the transform. Returns
+/// the numbers `n` of the results.
+fn counts_at(transform: &mut Aggregator, second: i64, messages: usize) -> Vec<i64> {
+    NOW.set(second * 1_000_000);
+    let mut out = Outputs::new("test".into());
+    match messages {
+        0 => transform.tick(&mut out).unwrap(),
+        _ => transform.apply(testing::batch(vec!["m"; messages]), &mut out).unwrap(),
+    }
+    let rows = out.take().into_iter().flat_map(|(_, batch)| testing::rows(batch.fields()));
+    rows.map(|row| row["n"].as_i64().unwrap()).collect()
 }
 
 #[test]
@@ -262,25 +279,15 @@ fn windows_by_arrival_end_although_no_message_comes() {
     let config = testing::options::<Aggregate>("{ values: { n: count(*) }, every: 10s }");
     assert!(config.ticks());
     let mut transform = config.aggregator(&testing::context(), set_now).unwrap();
-    let mut out = Outputs::new("test".into());
-    let mut at = |transform: &mut Aggregator, second: i64, messages: usize| {
-        NOW.store(second * 1_000_000, Ordering::Relaxed);
-        match messages {
-            0 => transform.tick(&mut out).unwrap(),
-            _ => transform.apply(testing::batch(vec!["m"; messages]), &mut out).unwrap(),
-        }
-        let rows = out.take().into_iter().flat_map(|(_, batch)| testing::rows(batch.fields()));
-        rows.map(|row| row["n"].as_i64().unwrap()).collect::<Vec<_>>()
-    };
     assert!(transform.due().is_none());
-    assert_eq!(at(&mut transform, 1, 2), [0; 0]);
-    assert_eq!(at(&mut transform, 9, 0), [0; 0]);
+    assert_eq!(counts_at(&mut transform, 1, 2), [0; 0]);
+    assert_eq!(counts_at(&mut transform, 9, 0), [0; 0]);
     let due = transform.due().unwrap().saturating_duration_since(Instant::now());
     assert!(due <= std::time::Duration::from_secs(1), "{due:?}");
-    assert_eq!(at(&mut transform, 10, 0), [2]);
-    assert_eq!(at(&mut transform, 15, 3), [0; 0]);
-    assert_eq!(at(&mut transform, 31, 1), [3]);
-    assert_eq!(at(&mut transform, 90, 0), [1]);
+    assert_eq!(counts_at(&mut transform, 10, 0), [2]);
+    assert_eq!(counts_at(&mut transform, 15, 3), [0; 0]);
+    assert_eq!(counts_at(&mut transform, 31, 1), [3]);
+    assert_eq!(counts_at(&mut transform, 90, 0), [1]);
     assert!(transform.due().is_none());
 }
 

@@ -310,42 +310,25 @@ fn blocks_of_sessions_are_filled_again() {
     assert_eq!(delivered(&mut out), (401..500).chain([901]).collect::<Vec<_>>());
 }
 
-static NOW: AtomicI64 = AtomicI64::new(0);
-
-/// Only one test uses it: tests run at the same time.
-fn set_now() -> i64 {
-    NOW.load(Ordering::Relaxed)
-}
-
 #[test]
 fn sessions_by_arrival_end_although_no_message_comes() {
     let config =
         testing::options::<Aggregate>("{ values: { n: count(*) }, session_timeout: 10s, every: 1m }");
     assert!(config.ticks() && config.check().is_empty());
     let mut transform = config.aggregator(&testing::context(), set_now).unwrap();
-    let mut out = Outputs::new("test".into());
-    let mut at = |transform: &mut Aggregator, second: i64, messages: usize| {
-        NOW.store(second * 1_000_000, Ordering::Relaxed);
-        match messages {
-            0 => transform.tick(&mut out).unwrap(),
-            _ => transform.apply(testing::batch(vec!["m"; messages]), &mut out).unwrap(),
-        }
-        let rows = out.take().into_iter().flat_map(|(_, batch)| testing::rows(batch.fields()));
-        rows.map(|row| row["n"].as_i64().unwrap()).collect::<Vec<_>>()
-    };
     assert!(transform.due().is_none());
-    assert_eq!(at(&mut transform, 1, 2), [0; 0]);
-    assert_eq!(at(&mut transform, 9, 3), [0; 0]);
+    assert_eq!(counts_at(&mut transform, 1, 2), [0; 0]);
+    assert_eq!(counts_at(&mut transform, 9, 3), [0; 0]);
     assert!(transform.due().is_some());
     // The first end of the session has passed, and the last one has not.
-    assert_eq!(at(&mut transform, 12, 0), [0; 0]);
-    assert_eq!(at(&mut transform, 19, 0), [5]);
+    assert_eq!(counts_at(&mut transform, 12, 0), [0; 0]);
+    assert_eq!(counts_at(&mut transform, 19, 0), [5]);
     assert!(transform.due().is_none());
-    assert_eq!(at(&mut transform, 55, 1), [0; 0]);
-    assert_eq!(at(&mut transform, 61, 1), [1]);
+    assert_eq!(counts_at(&mut transform, 55, 1), [0; 0]);
+    assert_eq!(counts_at(&mut transform, 61, 1), [1]);
     // The clock is set back: the session is not the one that has left.
-    assert_eq!(at(&mut transform, 40, 1), [0; 0]);
-    assert_eq!(at(&mut transform, 71, 0), [2]);
+    assert_eq!(counts_at(&mut transform, 40, 1), [0; 0]);
+    assert_eq!(counts_at(&mut transform, 71, 0), [2]);
 }
 
 #[test]
