@@ -391,6 +391,19 @@ fn rows_are_whole_in_one_object_of_a_store_however_often_the_copy_is_told_to_sto
     assert_eq!(town.unfinished(), 0);
 }
 
+#[test]
+fn rows_that_are_copied_again_replace_those_of_the_copy_before() {
+    let town = Town::new();
+    town.house.write("in.log", b"one\n");
+    let url = town.url("all.log");
+    let arguments = ["in.log", &url, "--parse", "lines"];
+    town.run_well(&arguments);
+    town.house.write("in.log", b"other\n");
+    town.run_well(&arguments);
+    assert_eq!(town.stored("all.log").unwrap(), b"other\n");
+    assert!(town.stored("all-00002.log").is_none());
+}
+
 /// The listings of both sides say all that is needed.
 #[test]
 fn an_update_of_what_is_there_reads_nothing_and_asks_for_no_object() {

@@ -100,8 +100,13 @@ pub(super) fn document(options: &CopyOptions, endpoints: &Endpoints, pace: Pace)
     let command = line.word("copy");
     let (mut from, mut to) = urls(options, endpoints, &mut line, command);
     let transforms = transforms(options, &mut line, command, &mut to);
-    if let Some(existing) = options.existing {
-        to.put("existing", line.option("--existing", existing.name()));
+    match options.existing {
+        Some(existing) => to.put("existing", line.option("--existing", existing.name())),
+        // A copy that is done leaves no state, and the next one is to replace what it wrote.
+        None if options.rows.parse.is_some() && !is_stream(&endpoints.to) => {
+            to.put("existing", text("replace", command));
+        }
+        None => {}
     }
     if let Some(kind) = &options.content_type {
         to.put("content_type", line.option("--content-type", kind));
