@@ -639,7 +639,8 @@ def http(
     (`Content-Encoding`). The request is answered with `status` once all of its messages are settled: delivered,
     or rejected and kept with their reasons. If some were rejected, the header `Thalweg-Rejected` of the answer
     has their number, and the body says so. If messages could not be delivered, the answer is 503, and the client
-    should resend the request.
+    should resend the request. A request that has one of the headers `Host`, `Authorization`, `Content-Type` and
+    `Origin` twice is answered with 400.
 
     Args:
         address: The address to listen on, as `HOST:PORT`. Without a host (`:8080`), the source listens on all

@@ -19,6 +19,7 @@ __all__ = [
     "aggregate",
     "avro",
     "cast",
+    "changes",
     "check_size",
     "check_time",
     "check_type",
@@ -42,6 +43,7 @@ __all__ = [
     "gollum",
     "hash",
     "hash_text",
+    "join",
     "keep",
     "limit",
     "lines",
@@ -69,6 +71,7 @@ __all__ = [
     "parse_xml",
     "reader",
     "redact",
+    "reduce",
     "remove",
     "rename",
     "rename_file",
@@ -79,6 +82,7 @@ __all__ = [
     "sample",
     "set",
     "slice",
+    "sort",
     "split",
     "split_array",
     "split_fields",
@@ -148,6 +152,7 @@ def aggregate(
     by: str | Sequence[str] | None = None,
     values: Mapping[str, str],
     every: str | timedelta | None = None,
+    session_timeout: str | timedelta | None = None,
     window_interval: str | timedelta | None = None,
     time: str | None = None,
     max_delay: str | timedelta | None = None,
@@ -162,8 +167,9 @@ def aggregate(
     those of `by`, and those of `values`. Give the sink an encoder, such as `encode: json`. Windows leave in the
     order of their starts, and the results of a window in the order of the first messages of their keys.
 
-    A window is a time with `every`, a number of messages with `max_count`, and otherwise all of the input: its
-    results leave at the end. A run that is stopped and has no `--state` sends the results so far.
+    A window is a time with `every`, a session of a key with `session_timeout`, a number of messages with
+    `max_count`, and otherwise all of the input: its results leave at the end. A run that is stopped and has no
+    `--state` sends the results so far. Sessions leave in the order of their ends.
 
     With `--state`, and sources that read their input again, a checkpoint has the open windows: each message is
     counted once, also after `kill -9`, and a run that is stopped leaves open windows to the next one. With other
@@ -172,10 +178,15 @@ def aggregate(
     messages before some are acknowledged must send those of a whole window, or the window never ends unless there
     is an `idle_timeout`. A `buffer` on disk before the pipeline avoids both. At most 65,536 batches wait like
     this, and fewer if `memory` is less than 64 MiB: then the results of the oldest window leave early, and others
-    of the same window follow.
+    of the same window follow. A batch counts once for each session that it has messages of, and the sessions with
+    the most batches leave early.
 
     The results of all windows also leave at the end of the input. If a later run with the same state reads more
     messages of a window, further results of it follow.
+
+    `errors replay` counts dead letters in windows of their own: no letter is late, and the windows that the state
+    has stay open. Letters are replayed in parts of about a quarter of `memory`, and the results leave at the end
+    of each part.
 
     Messages that cannot be counted leave by `errors`: a value that is not a number, a key of more than 16 KiB, or
     a new group if there are `max_groups` or the groups use an eighth of `memory`.
@@ -190,13 +201,30 @@ def aggregate(
               of those where the condition is true.
             - `sum(x)`, `mean(x)`: of numbers, and of texts that are numbers. A sum of integers is exact.
             - `min(x)`, `max(x)`: of numbers, times, texts (by their bytes) or booleans.
-            - `first(x)`, `last(x)`: in the order in which messages come.
+            - `first(x)`, `last(x)`: in the order in which messages come; in sessions by `time`, in the order of
+              their times. `first(x)` is also SQL's `any_value(x)`.
+            - `any(x > 5)`: whether the condition is true for any message.
+            - `variance(x)`, `stddev(x)`: of a sample, so of at least two numbers.
             - `distinct(x)`: the number of different values. It is exact up to 1000 values. Beyond that it is
               estimated by HyperLogLog, with a standard error of 1.6 %.
             - `quantile(x, 0.95)`: the number below which 95 % of the numbers are, with a relative error of at
               most 1 % (DDSketch).
+            - `list(x, 100)`: the first 100 values as a JSON array, in the order of `first`. At most 10000;
+              `count(x)` is the number of all values, and the summary of a run has the number of those left out
+              (`list_omitted`).
+            - `top_k(x, 10)`: the 10 most frequent values as a JSON array of objects with `value`, `count` and
+              `error`. At most 100. A count is never too low, and at most `error` too high (Space-Saving). Counts
+              are exact for up to 10 times as many different values as asked for, and at least for 100. Beyond
+              that, `error` is at most the number of all values divided by that number.
         every: The time from the start of a window to that of the next one, for example `1m`. Windows begin at
             multiples of it since 1970, in UTC.
+
+            With `session_timeout`, sessions also end at these times: `every: 1d` divides those that last beyond
+            midnight.
+        session_timeout: The time without messages of a key that ends its session, for example `30m`.
+            `window_start` is the time of the first message, and `window_end` that of the last one plus this time.
+            A message after exactly this time is in the next session. A message that comes late joins the sessions
+            that it is between. Each open session is a group of `max_groups`.
         window_interval: The length of a window, if windows overlap: with `every: 1m` and `window_interval: 5m`, a
             message is in five windows. At least `every`, and at most 100 times as long. The default is `every`.
         time: The field with the time of a message, of the type `timestamp`. By default windows are by the time at
@@ -220,6 +248,7 @@ def aggregate(
                 "by": by,
                 "values": values,
                 "every": every,
+                "session_timeout": session_timeout,
                 "window_interval": window_interval,
                 "time": time,
                 "max_delay": max_delay,
@@ -263,6 +292,46 @@ def cast(value: Mapping[str, Literal["text", "int", "float", "bool", "timestamp"
     read as the type.
     """
     return Component("cast", value)
+
+
+def changes(
+    *,
+    keys: str | Sequence[str] | None = None,
+    fields: str | Sequence[str] | None = None,
+    by_at_least: float | None = None,
+    rest: bool | None = None,
+    max_keys: int | None = None,
+) -> Component:
+    """Passes a message if its values differ from those of the message before it with the same key, and filters the
+    others.
+
+    The first message of each key passes. NULL and a missing field are the same value.
+
+    With `--state`, and sources that read their input again, a later run continues with the values of the
+    checkpoint. Otherwise each run begins without values, so the first message of each key passes again. After a
+    kill no change is lost. If messages have moved for more than a minute at the last checkpoint, as behind a slow
+    `limit`, the next run begins without values, too.
+
+    Args:
+        keys: The fields that together are the key of a message. By default all messages have the same key.
+        fields: The fields whose values are compared. The default is all fields but those of the type `timestamp`;
+            of messages without fields it is the payload.
+        by_at_least: The least difference of a number, for example `0.5`. A number that differs by less from that
+            of the last message of its key that passed is no change. A text that is a number counts as one. Needs
+            `fields`.
+        rest: True to send the other messages to the output `rest` instead of filtering them. Another pipeline
+            reads it with `from: NAME.rest`. The default is `false`. By default `false`.
+        max_keys: The maximum number of keys to remember. Beyond it, the key whose values have not changed for the
+            longest time is forgotten: its next message passes. Each needs about 170 bytes, and all together use
+            at most an eighth of `memory`: with less, fewer are remembered. The default is 100000. By default
+            `100000`.
+    """
+    return Component(
+        "changes",
+        _objects.options(
+            {"keys": keys, "fields": fields, "by_at_least": by_at_least, "rest": rest, "max_keys": max_keys}
+        ),
+    )
 
 
 def check_size(*, min_bytes: str | int | None = None, max_bytes: str | int | None = None) -> Component:
@@ -566,8 +635,9 @@ def dedupe(
 ) -> Component:
     """Passes the first message of each key and filters messages with a key seen before.
 
-    A repetition is filtered even if the first message fails later. A key is remembered as a hash of 128 bits:
-    among a billion keys, the chance that a new one is taken for another is less than one in 10^20.
+    A repetition is filtered even if the first message fails later. A key is remembered as a hash of 128 bits
+    under a random secret: among a billion keys, the chance that a new one is taken for another is less than one
+    in 10^20, also if senders choose the keys.
 
     With `--state`, a later run remembers the keys of all messages before the first one that is not done. No
     message that comes again after a kill is lost; some may pass twice. Each key then takes about 25 bytes in the
@@ -1057,6 +1127,95 @@ def hash_text(
                 "algorithm": algorithm,
                 "secret": secret,
                 "digits": digits,
+            }
+        ),
+    )
+
+
+def join(
+    *,
+    table: str,
+    on: str | Sequence[str] | Mapping[str, str | Mapping[str, Any]],
+    columns: str | Sequence[str] | Mapping[str, str] | None = None,
+    prefix: str | None = None,
+    on_missing: Literal["keep", "drop", "error", "route"] | None = None,
+    on_found: Literal["add", "drop"] | None = None,
+    duplicates: Literal["error", "first", "last"] | None = None,
+    format: Literal["csv", "jsonl", "parquet"] | None = None,
+    delimiter: str | None = None,
+    types: Mapping[str, Literal["text", "int", "float", "bool", "timestamp", "json"]] | None = None,
+    null_values: str | Sequence[str] | None = None,
+    refresh_interval: str | timedelta | None = None,
+) -> Component:
+    """Adds the columns of a table to messages, found by a key: a join, or lookup.
+
+    The table is a file of CSV, JSON Lines or Parquet (also compressed with gzip or zstd, if it is text), which is
+    read when the run starts. A message whose key is in the table gets the other columns of that row as fields.
+    One whose key is not there stays unchanged (`on_missing`).
+
+    Keys are equal if they are written equally. The number `7` is equal to the text `7` of a CSV file, and numbers
+    without a fraction are written without one: `7.0` is `7`. Texts are compared byte by byte: `007` is not equal
+    to `7`, unless `types` makes it a number, and `A` is not equal to `a`. NULL is equal to nothing, not even to
+    NULL.
+
+    The columns of CSV are text without `types`, and an empty value is an empty text. The types of JSON members
+    follow from the values of the whole file. Lists and records of Parquet become JSON text. A row that cannot be
+    parsed makes the whole table unusable: the run does not start, and says which line it is.
+
+    The table is in memory once, whatever the number of workers, and may take a quarter of `memory`. When its file
+    changes, it is read again, and needs that memory twice for a moment. Each batch of messages sees one table. A
+    changed file that cannot be used changes nothing: the log says why, once, and messages find the former rows.
+    Write a new table to another file, and rename it to this one, so that it is never read half written.
+
+    A message leaves by the `errors` output if it has a field already that is called as a column of the table, or
+    if a value that is looked up in networks or ranges is no address, number or time.
+
+    Args:
+        table: The path of the table. A relative path begins at the folder in which the program runs.
+        on: The fields of messages that are compared, and the columns of the table: `on: customer` if both have
+            the same name, `on: { customer: id }` for the field `customer` and the column `id`, and several of
+            them for a key of several parts: `on: [country, city]`.
+
+            `on: { client: { in: network } }` finds the network that the IP address in the field `client` is in:
+            the column has values such as `10.0.0.0/8` or `2001:db8::/32`, and the smallest network counts. `on: {
+            time: { from: start, to: end } }` finds the row whose range contains the number or time: `from` is in
+            the range, `to` is not, and NULL means that it has no end there. The columns must be numbers or times,
+            so CSV needs `types`. One entry of this kind may be beside others.
+        columns: The columns that messages get: a list, or `{ column: field }` to give them other names. The
+            default is all columns but those of `on`.
+        prefix: A prefix for the name of each field, such as `customer_`. The default is empty.
+        on_missing: How a message is treated whose key is not in the table.
+        on_found: How a message is treated whose key is in the table. `drop` keeps those that are not in it: an
+            anti join.
+        duplicates: How rows with the same key are treated. Ranges that overlap, and equal networks, are such
+            rows.
+        format: The format of the table. By default the ending of its name tells: `.csv`, `.tsv`, `.jsonl`,
+            `.ndjson`, `.json` (one object in each line), `.parquet`; also with `.gz` or `.zst` after it.
+        delimiter: Of CSV: the character between values, one ASCII character. The default is a comma, and a tab
+            for `.tsv`.
+        types: The types of columns of CSV, and of members of JSON: `{ since: timestamp, limit: int }`.
+        null_values: Of CSV: the texts that mean NULL. By default these are `-` and the empty text, in columns
+            with a type other than text.
+        refresh_interval: How often to look whether the file has changed. It is read once two looks find the same
+            new file, since a program may still be writing it at the first one. A batch that comes then waits
+            until the new table is read. The default is `5s`; `0s` looks before each batch. By default `"5s"`.
+    """
+    return Component(
+        "join",
+        _objects.options(
+            {
+                "table": table,
+                "on": on,
+                "columns": columns,
+                "prefix": prefix,
+                "on_missing": on_missing,
+                "on_found": on_found,
+                "duplicates": duplicates,
+                "format": format,
+                "delimiter": delimiter,
+                "types": types,
+                "null_values": null_values,
+                "refresh_interval": refresh_interval,
             }
         ),
     )
@@ -2163,6 +2322,103 @@ def redact(
     )
 
 
+def reduce(
+    *,
+    by: str | Sequence[str] | None = None,
+    starts_when: str | None = None,
+    ends_when: str | None = None,
+    idle_timeout: str | timedelta | None = None,
+    max_age: str | timedelta | None = None,
+    max_count: int | None = None,
+    max_bytes: str | int | None = None,
+    merge: Mapping[
+        str,
+        Literal[
+            "first",
+            "last",
+            "sum",
+            "min",
+            "max",
+            "concat",
+            "concat_newline",
+            "list",
+            "distinct",
+            "longest",
+            "shortest",
+            "drop",
+        ],
+    ]
+    | None = None,
+    separator: str | None = None,
+    max_groups: int | None = None,
+) -> Component:
+    r"""Merges messages that belong together into one: the lines of a stack trace, or the events of a request.
+
+    Messages with the same values of `by` are a group, in the order in which they come. A group ends
+
+    - before a message for which `starts_when` is true: it is the first one of the next group;
+    - with a message for which `ends_when` is true;
+    - with `max_count` messages, or before a message with which it has more than `max_bytes` or 1024 fields;
+    - after `idle_timeout` without a message of it, or at the age of `max_age`;
+    - at the end of the input.
+
+    Then the merged message leaves. Of each field it has one value. By default, numbers are added up, and of other
+    values the first one stays; the payloads are joined with line feeds. `merge` chooses another strategy. A field
+    of `by` has the value of the key. The file and the source (`meta.path`, `meta.source`) are those of the first
+    message, and `meta.time` is when the merged message left. It has no `meta.position`.
+
+    With `--state`, and sources that read their input again, a checkpoint has the open groups: each message is
+    merged once, also after `kill -9`, and a run that is stopped leaves open groups to the next one. With other
+    sources, messages are acknowledged when their merged message is delivered, and a client that waits for its
+    answer waits that long. If the acks that wait use an eighth of `memory`, the oldest groups leave early. A run
+    that is stopped and has no `--state` sends its open groups.
+
+    `errors replay` merges dead letters into groups of their own, and the groups that the state has stay open.
+    Letters are replayed in parts of about a quarter of `memory`, and all groups end with each part, none by
+    `idle_timeout` or `max_age`.
+
+    Messages that cannot be merged leave by `errors`: a value that is not a number where `merge` says `sum`, a
+    condition that cannot be evaluated, a new group if there are `max_groups` or the groups use an eighth of
+    `memory`, and any message if they use a quarter.
+
+    Args:
+        by: The fields that together are the key of a group, for example `request_id`, or `meta.path` for the
+            lines of several files. By default all messages have the same key. NULL is a key like others.
+        starts_when: The condition for the first message of a group, in SQL: `"regexp_like(payload, '^\\d{4}-')"`.
+        ends_when: The condition for the last message of a group, in SQL: `"status = 'done'"`.
+        idle_timeout: The time without a message of a group after which it ends. The default is 30 seconds. By
+            default `"30s"`.
+        max_age: The time after its first message at which a group ends. By default there is none.
+        max_count: The number of messages with which a group ends. By default there is none.
+        max_bytes: The size of a merged message that is not exceeded: the group ends before the message that
+            would. A single message that is larger is a group of its own. The default is 1 MiB, and at most 1/32
+            of `memory`. By default `"1MiB"`.
+        merge: How the values of a field become one: `{ message: concat_newline, status: last }`. `payload` is the
+            payload, for which there are `concat_newline` (the default), `concat`, `first`, `last`, `longest`,
+            `shortest` and `drop`.
+        separator: The text between two values of the strategy `concat`. The default is a space.
+        max_groups: The maximum number of open groups. Messages of further groups leave by `errors`. The default
+            is 100000. By default `100000`.
+    """
+    return Component(
+        "reduce",
+        _objects.options(
+            {
+                "by": by,
+                "starts_when": starts_when,
+                "ends_when": ends_when,
+                "idle_timeout": idle_timeout,
+                "max_age": max_age,
+                "max_count": max_count,
+                "max_bytes": max_bytes,
+                "merge": merge,
+                "separator": separator,
+                "max_groups": max_groups,
+            }
+        ),
+    )
+
+
 def remove(*, original: bool | None = None) -> Component:
     """Removes files from the disk and ends their processing.
 
@@ -2362,6 +2618,41 @@ def slice(*, ranges: str | Sequence[str]) -> Component:
             short for a range is rejected.
     """
     return Component("slice", _objects.options({"ranges": ranges}))
+
+
+def sort(
+    *, by: str | Mapping[str, Literal["asc", "desc"]] | Sequence[str | Mapping[str, Literal["asc", "desc"]]]
+) -> Component:
+    """Sorts the messages of sources that end.
+
+    All messages leave at the end of the input. Those with equal values stay in the order in which they came, and
+    NULL and missing values are last in both directions. Values of different types are in the order booleans,
+    numbers, times (in microseconds), texts, objects. NaN is the greatest number. Texts are compared by their
+    bytes, of which the first 16 KiB count: a text is no number, so give such a field a type.
+
+    An eighth of `memory` is for messages, beside one block of each file. More are kept in temporary files, which
+    take about twice the size of the messages, and of the fields in `by`, while files are merged. If the disk is
+    full, the run ends with an error, and nothing is lost.
+
+    With `--state`, and sources that read their input again, each checkpoint has the messages so far: a run that
+    is killed or stopped leaves them to the next one, which reads only the rest. They take their size in the state
+    directory. With other sources, messages are acknowledged when they are delivered, and at most 65,536 batches
+    wait like this, or fewer if `memory` is less than 64 MiB; more end the run. A broker must send all messages
+    before any is acknowledged, or the input ends early. A run without `--state` that is stopped sends the
+    messages so far, in their order.
+
+    `errors replay` sorts dead letters among themselves, in parts of about a quarter of `memory`. The messages
+    that the state has stay there.
+
+    Messages have no `meta.position` afterwards. Those that leave together have the `meta.time` of the first of
+    them. Messages of different paths, or with different fields, leave in different batches: if they alternate,
+    batches are small and the run is slower.
+
+    Args:
+        by: The fields to sort by, the most important first: `[date, { amount: desc }]`. A field alone is sorted
+            with the smallest value first.
+    """
+    return Component("sort", _objects.options({"by": by}))
 
 
 def split(
