@@ -89,7 +89,7 @@ async fn what_leads_to_a_pipeline_may_wait_too_and_the_input_is_not_counted_twic
 /// A run of the numbers up to `last`, which wait in a small buffer before a pipeline to a sink.
 fn small(last: u64, sink: Arc<dyn SinkConfig>, state: &Path) -> Run {
     let text = "memory: 8MiB\nsources: { in: { counting: 0 } }\n\
-        pipelines:\n  main: { from: in, to: later }\n  later: { buffer: { disk: 256KiB }, to: out }\n\
+        pipelines:\n  main: { from: in, to: later }\n  later: { buffer: { disk: 16MiB }, to: out }\n\
         sinks: { out: { given: 0 } }\n";
     let registry = Registry::new()
         .with(Role::Source, None, "counting", move |_| Ok(Built::Source(Arc::new(hurrying(last)))))
@@ -112,6 +112,8 @@ async fn a_run_that_ends_while_a_buffer_is_full_does_not_let_the_next_one_append
     let summary = ended(running).await;
     assert!(summary.undrained.is_some(), "{summary:?}");
     let last = summary.positions["in"]["l"].as_u64().unwrap() + 100;
+    // Its gauges are of the buffer, which the next run locks.
+    drop(handle);
 
     let collected = Collect::default();
     let summary = small(last, Arc::new(collected.clone()), state.path()).wait().await;
