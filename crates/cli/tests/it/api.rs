@@ -213,7 +213,7 @@ fn a_paused_source_reads_nothing_and_loses_nothing() {
         running.grows("out", "rows_out");
     }
     let (status, answer) = running.post("/api/v1/sources/none/pause", "");
-    assert!(status == 404 && answer["error"].as_str().unwrap().contains("`none`"), "{answer}");
+    assert!(status == 404 && answer["error"] == "no source has this name; there are: in, mixed", "{answer}");
     let summary = running.stop();
     let read = named(&summary["components"], "name", "in")["rows_in"].as_u64().unwrap();
     assert_eq!(has_each_line_once(&house) as u64, read);
@@ -320,7 +320,11 @@ fn a_tap_shows_messages_and_rejects() {
     let plain = house.run_well(&["tap", &running.address, "out", "--limit", "2"]).out;
     assert!(plain.lines().count() == 2 && plain.lines().all(|line| line.contains(" out ")), "{plain}");
     let unknown = house.run(&["tap", "state", "none"]);
-    assert!(unknown.code == Some(3) && unknown.err.contains("`none`"), "{}", unknown.err);
+    assert!(
+        unknown.code == Some(3) && unknown.err.contains("nothing has such a name; there are: in, "),
+        "{}",
+        unknown.err
+    );
     let events = {
         let mut stream = running.connect();
         write!(stream, "GET /api/v1/tap?edge=in&format=sse HTTP/1.0\r\n\r\n").unwrap();
