@@ -47,6 +47,30 @@ fn requests(times: &[&str]) -> String {
     times.iter().map(|time| format!("{{\"t\":\"2026-01-01T{time}Z\",\"host\":\"a\"}}\n")).collect()
 }
 
+/// The run was killed after it had kept the letters and before a checkpoint: the next one reads all messages
+/// again.
+#[test]
+fn letters_of_messages_that_come_again_are_left_to_the_next_run() {
+    let text = |parse: &str| {
+        format!(
+            "state: kept\nsources: {{ in: {{ file: {{ path: in.txt }} }} }}\n\
+             pipelines: {{ main: {{ from: in, transforms: [{parse}], to: out }} }}\n\
+             sinks: {{ out: {{ file: {{ path: out.txt, atomic: false }} }} }}\n"
+        )
+    };
+    let house = House::with(&[("c.yaml", &text("parse_json")), ("in.txt", "one\ntwo\n")]);
+    let mut killed = house.command(&["run", "c.yaml", "--quiet"]);
+    killed.env("THALWEG_FAILPOINTS", "checkpoint.before=kill@1");
+    assert!(!killed.status().unwrap().success());
+    house.write("c.yaml", text("filter: 'true'").as_bytes());
+    let said = replayed(&house, &[]);
+    assert_eq!(said, "  2 left to the next run, which reads their messages again\n");
+    house.run_well(&["run", "c.yaml"]);
+    assert_eq!(house.read("out.txt"), "one\ntwo\n");
+    let listed = house.run_well(&["errors", "list", "c.yaml"]);
+    assert!(listed.out.is_empty() || listed.out.contains("no dead letters"), "{}", listed.out);
+}
+
 /// The letters were late again, and the end of the replay ended the window of the service. Letters of another
 /// pipeline were refused, because their run has no windows.
 #[test]

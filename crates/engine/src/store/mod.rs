@@ -37,6 +37,7 @@ pub use letters::{Added, DeadLetterCounts};
 pub use output_files::OutputFile;
 use output_files::OutputFiles;
 pub use owner::Owner;
+use rights::GivenBack;
 #[cfg(target_os = "linux")]
 pub(crate) use served::LettersServer;
 #[cfg(target_os = "linux")]
@@ -59,8 +60,10 @@ pub struct Store {
     outputs: OutputFiles,
     letters: Letters,
     faults: Faults,
-    /// The last field, so that it is closed after the database.
+    /// Closed after the database.
     inventory: Arc<Inventory>,
+    /// The last field, so that it knows all that was written.
+    _given_back: Option<GivenBack>,
 }
 
 /// Before the name of a source, in the keys of the last dead letter that its positions cover. The names of
@@ -124,6 +127,8 @@ impl Store {
         if let Some(owner) = owner {
             owner::check(folder, owner, &faults)?;
         }
+        // Also if it cannot be opened.
+        let given_back = GivenBack::of(folder);
         let inventory = Arc::new(Inventory::open(folder, &faults)?);
         clear_unfinished(folder).map_err(|error| faults.unopened(&error.to_string()))?;
         // Small, since positions are a few kilobytes and the run's memory belongs to its budget.
@@ -141,7 +146,18 @@ impl Store {
         rights::close_files(folder);
         let unflushed = Unflushed::default();
         let outputs = OutputFiles::new(folder, faults.clone());
-        Ok(Self { database, positions, sinks, journals, unflushed, outputs, letters, faults, inventory })
+        Ok(Self {
+            database,
+            positions,
+            sinks,
+            journals,
+            unflushed,
+            outputs,
+            letters,
+            faults,
+            inventory,
+            _given_back: given_back,
+        })
     }
 
     /// Refuses a directory of dead letters that belongs to another configuration, or that other users may

@@ -5,9 +5,12 @@
 //!
 //! See docs/decisions/113-a-state-has-one-user.md.
 
-use std::fs::File;
-use std::path::Path;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use thalweg_runtime::private::{check_own, close_to_others};
 
 use super::faults::Faults;
@@ -30,10 +33,68 @@ pub(super) fn close_files(folder: &Path) {
     }
 }
 
+/// Gives what root creates in the directory of another user to that user when it is dropped, after the
+/// database is closed. Opening a database writes manifests, and removing letters writes tables: their user
+/// could not read these, and the next run would take them for damaged.
+///
+/// To take on the identity of the user instead was rejected: a service whose user is made by systemd has its
+/// state below a directory that only root may enter.
+pub(super) struct GivenBack {
+    folder: PathBuf,
+    user: u32,
+    group: u32,
+}
+
+impl GivenBack {
+    /// For root and a directory of another user; None otherwise.
+    pub(super) fn of(folder: &Path) -> Option<Self> {
+        let found = fs::metadata(folder).ok()?;
+        let is_foreign = rustix::process::geteuid().is_root() && found.uid() != 0;
+        is_foreign.then(|| Self { folder: folder.to_owned(), user: found.uid(), group: found.gid() })
+    }
+
+    fn give(&self, folder: &Path) -> io::Result<()> {
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
+                self.give(&entry.path())?;
+            }
+            if kind.is_dir() || kind.is_file() {
+                self.give_one(&entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a file or a directory to the user. Neither what a link leads to, nor a file that has another
+    /// name: the user may have linked a file of root here.
+    fn give_one(&self, path: &Path) -> io::Result<()> {
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+        let file = File::options().read(true).custom_flags(flags).open(path)?;
+        let found = file.metadata()?;
+        if found.uid() == 0 && (found.is_dir() || found.nlink() == 1) {
+            fchown(&file, Some(self.user), Some(self.group))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for GivenBack {
+    fn drop(&mut self) {
+        if let Err(error) = self.give(&self.folder) {
+            tracing::warn!(
+                "files in `{}` belong to root now, and its user cannot read them: run `chown -R {}:{}` on it ({error})",
+                self.folder.display(),
+                self.user,
+                self.group
+            );
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::io;
     use std::os::unix::fs::PermissionsExt;
 
     use super::super::tests::letter;
@@ -95,5 +156,45 @@ mod tests {
         assert_eq!(refused(Store::open(&state).map(drop)), reason);
         assert_eq!(Store::open_to_show(&state, Some(&owner)).unwrap().letters().count(), 0);
         assert!(!state.join("owner").exists());
+    }
+
+    /// The user of these files could not read those that root had created, and the next run called the state
+    /// damaged.
+    #[test]
+    fn what_root_changes_in_the_state_of_a_user_belongs_to_that_user() {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: only root can give a directory to another user");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state");
+        let store = Store::open(&state).unwrap();
+        store.add_letters(&[letter(b"one"), letter(b"two")], &DeadLetterLimits::default()).unwrap();
+        drop(store);
+        let below = || {
+            let (mut found, mut folders) = (vec![state.clone()], vec![state.clone()]);
+            while let Some(folder) = folders.pop() {
+                for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+                    folders.extend(entry.file_type().unwrap().is_dir().then(|| entry.path()));
+                    found.push(entry.path());
+                }
+            }
+            found
+        };
+        below().iter().for_each(|path| std::os::unix::fs::lchown(path, Some(65534), Some(65534)).unwrap());
+        // A file of root that the user has linked here, and one that a link leads to.
+        let (linked, target) = (folder.path().join("linked"), folder.path().join("target"));
+        [&linked, &target].into_iter().for_each(|path| fs::write(path, "").unwrap());
+        fs::hard_link(&linked, state.join("linked")).unwrap();
+        std::os::unix::fs::symlink(&target, state.join("link")).unwrap();
+        let store = Store::open_to_show(&state, None).unwrap();
+        store.remove_letters(&[1]).unwrap();
+        store.note_durably("x", &[("y".to_owned(), Some(1.into()))]).unwrap();
+        drop(store);
+        let of_root = |path: &PathBuf| fs::symlink_metadata(path).unwrap().uid() == 0;
+        let mut left: Vec<PathBuf> = below().into_iter().filter(of_root).collect();
+        left.sort();
+        assert_eq!(left, [state.join("link"), state.join("linked")]);
+        assert!(of_root(&linked) && of_root(&target));
     }
 }

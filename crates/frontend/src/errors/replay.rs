@@ -1,6 +1,6 @@
 //! `thalweg errors replay`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::exit::{CommandError, Exit};
@@ -36,6 +36,8 @@ struct ReplayOutcome {
     delivered: u64,
     rejected: u64,
     unsettled: u64,
+    /// Those whose messages the next run processes again.
+    again: u64,
     left: Vec<(DeadLetterId, String)>,
     failure: Option<String>,
 }
@@ -77,12 +79,19 @@ fn replay_all(
     // One value for all runs, so that a signal between two of them counts.
     let signals = Some(Signals::new()?);
     let run_options = RunOptions { signals, ..RunOptions::default() };
+    // The run was killed, or stopped before all was delivered: its messages come again, and a letter that is
+    // processed here as well would be delivered twice.
+    let again: BTreeSet<DeadLetterId> = match open(&phase.state_dir)? {
+        Some(store) => store.uncovered_letters()?.into_iter().collect(),
+        None => BTreeSet::new(),
+    };
+    outcome.again = again.len() as u64;
     let mut after = 0;
     let mut left_over = options.limit.unwrap_or(u64::MAX);
     while outcome.failure.is_none() && left_over > 0 {
         // A portion is in memory twice: here and in the run.
         let bytes = phase.graph.memory.bytes() / 4;
-        let portion = portion(&phase.state_dir, (after, last), &options.filter, left_over, bytes)?;
+        let portion = portion(&phase.state_dir, (after, last), (&options.filter, &again), left_over, bytes)?;
         let Some((id, _)) = portion.last() else { break };
         after = *id;
         left_over -= portion.len() as u64;
@@ -137,11 +146,11 @@ fn last_letter(state_dir: &StateDir) -> Result<Option<DeadLetterId>, CommandErro
 
 type DeadLetters = Vec<(DeadLetterId, DeadLetter)>;
 
-/// The next dead letters: at most `most`, and about `bytes` in size.
+/// The next dead letters, without those that come again: at most `most`, and about `bytes` in size.
 fn portion(
     state_dir: &StateDir,
     (after, last): (DeadLetterId, DeadLetterId),
-    filter: &Filter,
+    (filter, again): (&Filter, &BTreeSet<DeadLetterId>),
     most: u64,
     bytes: u64,
 ) -> Result<DeadLetters, CommandError> {
@@ -153,7 +162,7 @@ fn portion(
         if id > last || size > bytes || letters.len() as u64 >= most {
             break;
         }
-        if filter.takes(&letter) {
+        if filter.takes(&letter) && !again.contains(&id) {
             size += letter.size() as u64;
             letters.push((id, letter));
         }
@@ -174,6 +183,7 @@ fn tell(outcome: &ReplayOutcome, folder: &Path, options: &ReplayOptions) {
             "processed": outcome.delivered,
             "rejected_again": outcome.rejected,
             "unsettled": outcome.unsettled,
+            "again": outcome.again,
             "left": left,
         });
         print::err_json(&format!("{line}\n"));
@@ -181,8 +191,16 @@ fn tell(outcome: &ReplayOutcome, folder: &Path, options: &ReplayOptions) {
     }
     let paint = Paint::stderr();
     let all = outcome.delivered + outcome.rejected + outcome.unsettled + outcome.left.len() as u64;
+    let coming = match outcome.again {
+        0 => String::new(),
+        again => format!(
+            "  {} left to the next run, which reads their messages again\n",
+            paint.yellow(&count(again))
+        ),
+    };
     if all == 0 {
-        print::err(&nothing_in(folder, &options.filter));
+        let nothing = nothing_in(folder, &options.filter);
+        print::err(if coming.is_empty() { &nothing } else { &coming });
         return;
     }
     print::err(&format!("{}: {} processed\n", counted(all, "dead letter"), count(outcome.delivered)));
@@ -196,4 +214,5 @@ fn tell(outcome: &ReplayOutcome, folder: &Path, options: &ReplayOptions) {
     for (reason, number) in reasons {
         print::err(&format!("  {} cannot be processed again: {reason}\n", paint.yellow(&count(number))));
     }
+    print::err(&coming);
 }
