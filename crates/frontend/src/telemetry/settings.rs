@@ -159,8 +159,8 @@ fn list(variable: &str, text: Option<String>) -> Result<BTreeMap<String, String>
     })
 }
 
-/// True if the name of a header may have a byte, by
-/// [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110.html#section-5.6.2).
+/// True if the name of a header may have a byte, by [RFC
+/// 9110](https://www.rfc-editor.org/rfc/rfc9110.html#section-5.6.2).
 fn is_of_a_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

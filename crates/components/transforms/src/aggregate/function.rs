@@ -135,8 +135,8 @@ fn example(name: &str) -> String {
     }
 }
 
-/// Returns an example of the function that has this name in other programs. The nearest name would be
-/// another function: that of `avg` is `any`.
+/// Returns an example of the function that has this name in other programs. The nearest name would be another
+/// function: that of `avg` is `any`.
 fn elsewhere(name: &str) -> Option<&'static str> {
     Some(match name {
         "avg" | "average" => "mean(ms)",
