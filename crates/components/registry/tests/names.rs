@@ -273,6 +273,14 @@ const FORMER: &[(Role, &str, &str, &str)] = &[
     ),
     (Role::Transform, "reduce", "{ group_by: [a] }", "`group_by` is called `by` here."),
     (Role::Transform, "reduce", "{ merge: { a: array } }", "`array` is called `list` here."),
+    (Role::Transform, "sort", "{ order_by: a }", "`order_by` is called `by` here."),
+    (Role::Transform, "changes", "{ fields: a, deadband: 1 }", "`deadband` is called `by_at_least` here."),
+    (
+        Role::Transform,
+        "aggregate",
+        "{ values: { n: count }, session_gap: 5s }",
+        "`session_gap` is called `session_timeout` here.",
+    ),
     (Role::Transform, "write", "{ path: a, on_exists: skip }", "`on_exists` is called `existing` here."),
 ];
 

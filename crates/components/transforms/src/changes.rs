@@ -158,8 +158,9 @@ impl Part {
     /// True if it differs from another value, numbers by at least this.
     fn differs(self, other: Self, least: f64) -> bool {
         let (Part::Number(one), Part::Number(other)) = (self, other) else { return self != other };
-        // 20.2 - 20.1 is a little less than 0.1.
-        let rounding = (one.abs() + other.abs() + least) * f64::EPSILON;
+        // 20.2 - 20.1 is a little less than 0.1. The rounding of large numbers is more than the least
+        // difference, but equal ones never differ.
+        let rounding = ((one.abs() + other.abs() + least) * f64::EPSILON).min(least / 2.0);
         let difference = (one - other).abs();
         difference >= least - rounding || difference.is_nan()
     }
@@ -349,6 +350,9 @@ mod tests {
         assert_eq!(passed(yaml, &["20.1", "20.15", "20.2", "20.25", "20.3"]), ["20.1", "20.2", "20.3"]);
         assert_eq!(passed(yaml, &["1", "1.0", "x", "x", "y", "1"]), ["1", "x", "y", "1"]);
         assert_eq!(passed(yaml, &["nan", "nan", "inf", "5"]), ["nan", "inf", "5"]);
+        let (large, larger) = ("1764300000000000000", "1764300000000001000");
+        let yaml = "{ fields: payload, by_at_least: 100 }";
+        assert_eq!(passed(yaml, &[large, large, large, larger, larger]), [large, larger]);
     }
 
     #[test]

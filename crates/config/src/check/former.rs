@@ -61,6 +61,9 @@ const OPTIONS: &[Term] = &[
     term("names", &["fields", "columns"]),
     term("key", &["keys"]),
     term("group_by", &["by"]),
+    term("order_by", &["by"]),
+    term("threshold", &["by_at_least"]),
+    term("deadband", &["by_at_least"]),
     term("merge_strategies", &["merge"]),
     term("keys", &["key"]),
     // Following and links.
@@ -110,6 +113,8 @@ const OPTIONS: &[Term] = &[
     term("end_every_period_ms", &["max_age"]),
     term("max_events", &["max_count"]),
     term("timeout_secs", &["timeout"]),
+    term("session_gap", &["session_timeout"]),
+    term("gap", &["session_timeout"]),
     term("period", &["every", "per"]),
     // Permissions and compression.
     term("permissions", &["mode"]),

@@ -143,10 +143,12 @@ impl Telemetry {
 fn list(variable: &str, text: Option<String>) -> Result<BTreeMap<String, String>, String> {
     let text = text.unwrap_or_default();
     let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+    // The name of `authorization:Basic SECRET=` would be all before the equals sign, and messages show names.
+    let is_name = |name: &str| !name.is_empty() && (variable != HEADERS || name.bytes().all(is_of_a_token));
     let pair = |entry: &str| {
         let (name, value) = entry.split_once('=')?;
         let [name, value] = [name, value].map(|part| percent_decoded(part.trim()));
-        (!name.is_empty()).then_some((name, value))
+        is_name(&name).then_some((name, value))
     };
     let pairs: Option<BTreeMap<String, String>> = entries.map(pair).collect();
     pairs.ok_or_else(|| {
@@ -155,6 +157,12 @@ fn list(variable: &str, text: Option<String>) -> Result<BTreeMap<String, String>
              `%2C`"
         )
     })
+}
+
+/// True if the name of a header may have a byte, by [RFC
+/// 9110](https://www.rfc-editor.org/rfc/rfc9110.html#section-5.6.2).
+fn is_of_a_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 /// Reads a number of milliseconds.
@@ -248,6 +256,9 @@ mod tests {
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "SEKRET"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "=SEKRET"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "authorization:Basic SEKRET="),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "authorization:SEKRET=="),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "a=b,authorization%3A%20SEKRET="),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "0"),
             ("OTEL_METRIC_EXPORT_INTERVAL", "1m"),
             ("OTEL_TRACES_SAMPLER", "jaeger_remote"),

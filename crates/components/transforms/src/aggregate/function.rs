@@ -135,6 +135,24 @@ fn example(name: &str) -> String {
     }
 }
 
+/// Returns an example of the function that has this name in other programs. The nearest name would be another
+/// function: that of `avg` is `any`.
+fn elsewhere(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "avg" | "average" => "mean(ms)",
+        "median" | "p50" => "quantile(ms, 0.5)",
+        "p90" => "quantile(ms, 0.9)",
+        "percentile" | "approx_percentile" | "p95" => "quantile(ms, 0.95)",
+        "p99" => "quantile(ms, 0.99)",
+        "array_agg" | "collect" => "list(path, 100)",
+        "var" | "var_samp" => "variance(ms)",
+        "std" => "stddev(ms)",
+        "any_value" => "first(path)",
+        "nunique" | "count_distinct" => "distinct(user)",
+        _ => return None,
+    })
+}
+
 impl FromStr for Function {
     type Err = FormatError;
 
@@ -150,9 +168,10 @@ impl FromStr for Function {
         let known = NAMES.contains(&name.as_str());
         if !known {
             let error = FormatError::new(format!("`{}` is not a function of `aggregate`.", text.trim()));
-            let help = match nearest(&name, NAMES) {
-                Some(near) => format!("Did you mean `{near}`?"),
-                None => format!("It has {}. Write for example `sum(bytes)`.", NAMES.join(", ")),
+            let help = match (elsewhere(&name), nearest(&name, NAMES)) {
+                (Some(example), _) => format!("Write for example `{example}`."),
+                (None, Some(near)) => format!("Did you mean `{near}`?"),
+                (None, None) => format!("It has {}. Write for example `sum(bytes)`.", NAMES.join(", ")),
             };
             return Err(error.help(help));
         }
@@ -236,6 +255,21 @@ mod tests {
         let error = |text: &str| Function::from_str(text).unwrap_err();
         assert_eq!(error("summ(a)").message, "`summ(a)` is not a function of `aggregate`.");
         assert_eq!(error("summ(a)").help.as_deref(), Some("Did you mean `sum`?"));
+        for (text, example) in [
+            ("avg(a)", "mean(ms)"),
+            ("MEDIAN(a)", "quantile(ms, 0.5)"),
+            ("p99(a)", "quantile(ms, 0.99)"),
+            ("approx_percentile(a, 0.9)", "quantile(ms, 0.95)"),
+            ("array_agg(a)", "list(path, 100)"),
+            ("var(a)", "variance(ms)"),
+            ("std(a)", "stddev(ms)"),
+            ("any_value(a)", "first(path)"),
+            ("count_distinct(a)", "distinct(user)"),
+        ] {
+            let help = error(text).help.unwrap();
+            assert_eq!(help, format!("Write for example `{example}`."), "{text}");
+            assert!(Function::from_str(example).is_ok(), "{example}");
+        }
         assert_eq!(error("sum()").message, "`sum` needs a field or an expression.");
         for text in ["quantile(a)", "quantile(a, 95)", "quantile(a, b)"] {
             assert_eq!(error(text).message, "`quantile` needs a number from 0 to 1 after a comma.", "{text}");

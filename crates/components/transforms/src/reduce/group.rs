@@ -198,6 +198,12 @@ impl Group {
         bytes <= most && fields <= MOST_FIELDS
     }
 
+    /// True if no message can be added without more than `most` bytes.
+    pub(super) fn is_full(&self, options: &Options, most: usize) -> bool {
+        let between = options.payload().between(&options.separator).unwrap_or_default();
+        self.bytes.saturating_add(between.len()) > most
+    }
+
     /// Adds a message.
     pub(super) fn add(&mut self, message: &Message<'_>, options: &Options) {
         let separator = &options.separator;

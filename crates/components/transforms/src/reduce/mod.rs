@@ -81,9 +81,9 @@ pub struct Reduce {
     max_age: Option<TimeSpan>,
     /// The number of messages with which a group ends. By default there is none.
     max_count: Option<NonZeroU64>,
-    /// The size of a merged message that is not exceeded: the group ends before the message that would. A
-    /// single message that is larger is a group of its own. The default is 1 MiB, and at most 1/32 of
-    /// `memory`.
+    /// The size of a merged message that is not exceeded: the group ends before the message that would, and
+    /// at once if there is no room for another one. A single message that is larger is a group of its own.
+    /// The default is 1 MiB, and at most 1/32 of `memory`.
     #[serde(default = "a_mebibyte")]
     max_bytes: ByteSize,
     /// How the values of a field become one: `{ message: concat_newline, status: last }`. `payload` is the

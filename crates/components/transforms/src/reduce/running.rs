@@ -162,7 +162,7 @@ impl Reducer {
             group.due = due;
             self.due.insert((due, number));
         }
-        if is_end || group.count >= self.max_count {
+        if is_end || group.count >= self.max_count || group.is_full(&self.options, self.max_bytes) {
             self.end(number, ended);
         }
         None

@@ -233,6 +233,21 @@ fn a_group_ends_before_it_is_too_large() {
 }
 
 #[test]
+fn a_group_that_is_full_does_not_wait_for_another_message() {
+    for (yaml, lines, expected) in [
+        ("max_bytes: 4B", &["four", "five5", "abc"][..], &["four", "five5"][..]),
+        ("{ max_bytes: 4B, merge: { payload: concat }, separator: '--' }", &["abc", "a"], &["abc"]),
+        ("{ max_bytes: 4B, merge: { payload: last } }", &["four", "more", "x"], &[]),
+    ] {
+        let mut transform = testing::options::<Reduce>(yaml).build(&testing::context()).unwrap();
+        let mut out = Outputs::new("test".into());
+        transform.apply(testing::batch(lines.iter().copied()), &mut out).unwrap();
+        let sent: Vec<String> = out.take().iter().flat_map(|(_, batch)| testing::payloads(batch)).collect();
+        assert_eq!(sent, expected, "{yaml}");
+    }
+}
+
+#[test]
 fn a_group_ends_before_it_has_too_many_fields() {
     let message = |name: &str| {
         let fields = (0..600).map(|number| {

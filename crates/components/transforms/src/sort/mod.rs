@@ -80,11 +80,21 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        if self.by.iter().all(|by| by.field().is_some()) {
-            return Vec::new();
+        let in_text = self.by.iter().filter_map(By::directed_text);
+        let mut mistakes: Vec<Mistake> = in_text
+            .map(|(field, direction)| {
+                let message = format!("`by` has the direction of `{field}` in the name of the field.");
+                Mistake::new("by", message).help(format!("Write `{{ {field}: {direction} }}`."))
+            })
+            .collect();
+        if self.by.iter().any(|by| by.field().is_none()) {
+            let mistake = Mistake::new("by", "An element of `by` has one field, perhaps with its direction.");
+            mistakes.push(
+                mistake
+                    .help("Write for example `by: [date, { amount: desc }]`: the order of the list counts."),
+            );
         }
-        let mistake = Mistake::new("by", "An element of `by` has one field, perhaps with its direction.");
-        vec![mistake.help("Write for example `by: [date, { amount: desc }]`: the order of the list counts.")]
+        mistakes
     }
 }
 

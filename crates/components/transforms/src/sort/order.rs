@@ -42,6 +42,20 @@ impl By {
             By::Directed(_) => None,
         }
     }
+
+    /// Returns the field and the direction of a text that seems to have both, as `amount desc` and `-amount`
+    /// do. A field with such a name needs its direction: `{ "-amount": asc }`.
+    pub(super) fn directed_text(&self) -> Option<(&str, &'static str)> {
+        let By::Field(text) = self else { return None };
+        let (field, direction) = match text.strip_prefix('-') {
+            Some(field) => (field, "desc"),
+            None => {
+                let (field, last) = text.rsplit_once(' ')?;
+                (field, ["asc", "desc"].into_iter().find(|word| last.eq_ignore_ascii_case(word))?)
+            }
+        };
+        Some((field.trim(), direction)).filter(|(field, _)| !field.is_empty())
+    }
 }
 
 /// The bytes of a text that count. Without a limit, the keys of long texts would take as much memory as the

@@ -121,6 +121,16 @@ fn an_order_that_is_none_is_a_mistake() {
         testing::messages(testing::options::<Sort>("by: [{ a: desc, b: asc }]").check()),
         ["An element of `by` has one field, perhaps with its direction."]
     );
+    let said = |yaml: &str| testing::messages(testing::options::<Sort>(yaml).check());
+    for text in ["amount desc", "amount ASC", "-amount", "- amount"] {
+        assert_eq!(
+            said(&format!("by: [date, '{text}']")),
+            ["`by` has the direction of `amount` in the name of the field."],
+            "{text}"
+        );
+    }
+    let fine = "by: [desc, '-', 'a-b', 'in desc order', { '-amount': asc }, { 'amount desc': desc }]";
+    assert_eq!(said(fine), [""; 0]);
     assert_eq!(testing::refused::<Sort>("by: []"), "`by` needs at least 1 element, but it is empty.");
 }
 

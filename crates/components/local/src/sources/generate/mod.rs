@@ -19,7 +19,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::List;
 use thalweg_engine::{
-    Checkpoint, Component, Context, Error, KnownFields, Mistake, Reading, Source, SourceConfig, SourceOutput,
+    Checkpoint, Component, Context, Endless, Error, KnownFields, Mistake, Reading, Source, SourceConfig,
+    SourceOutput,
 };
 use thalweg_record::ViewBuilder;
 
@@ -107,6 +108,10 @@ sinks:
 }
 
 impl SourceConfig for GenerateConfig {
+    fn endless(&self) -> Option<Endless> {
+        Endless::unless("count", self.count.is_some() || self.lines.is_some())
+    }
+
     fn fields(&self) -> KnownFields {
         KnownFields::none()
     }

@@ -16,6 +16,17 @@ async fn lines_come_in_turn_each_once_by_default() {
     assert!(made("{ count: 0 }").await.is_empty());
 }
 
+#[test]
+fn it_ends_with_a_count_or_with_lines() {
+    let endless = |yaml| options::<GenerateConfig>(yaml).endless();
+    for yaml in ["{ count: 5 }", "{ lines: [a, b] }", "{ lines: [a], count: 7 }", "{ count: 0 }"] {
+        assert_eq!(endless(yaml), None, "{yaml}");
+    }
+    for yaml in ["{}", "{ message: '%8d' }", "{ rate: 5, templates: 0 }"] {
+        assert_eq!(endless(yaml), Some(Endless::Without("count")), "{yaml}");
+    }
+}
+
 #[tokio::test]
 async fn verbs_are_filled_in() {
     let message = "100%% %3d|%4s|%c|%2f|%1e|%1g|%3x|%3X|%3o|%3b|%2q";
