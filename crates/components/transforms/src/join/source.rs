@@ -72,7 +72,7 @@ impl Source {
         if self.format == TableFormat::Parquet {
             let is_needed = |column: &str| needed.as_ref().is_none_or(|needed| needed.contains(column));
             let reading = file.try_clone().map_err(|error| Unusable::unreadable(path, &error))?;
-            parquet::read(path, reading, is_needed, &mut |rows: &RecordBatch| gathered.add(rows))?;
+            parquet::read(path, reading, most, is_needed, &mut |rows: &RecordBatch| gathered.add(rows))?;
         } else {
             let bytes = file::bytes(path, &file, state, most)?;
             gathered.count_file(bytes.len());
