@@ -99,7 +99,9 @@ impl Source {
     fn other_delimiter<'c>(&self, mut columns: impl Iterator<Item = &'c str>) -> Option<&'static str> {
         let only = columns.next().filter(|_| self.format == TableFormat::Csv)?;
         let delimiters = [(';', ";"), ('\t', "\\t"), ('|', "|"), (',', ",")];
-        let found = delimiters.iter().find(|(sign, _)| only.contains(*sign))?;
+        let found = delimiters
+            .iter()
+            .find(|(sign, _)| *sign != char::from(self.delimiter) && only.contains(*sign))?;
         columns.next().is_none().then_some(found.1)
     }
 
