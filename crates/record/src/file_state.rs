@@ -8,6 +8,7 @@
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// See the [module](self).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +37,17 @@ impl FileState {
     /// True if this is a file that had the other state before it was renamed, which changes only one time.
     pub fn is_renamed(&self, before: &Self) -> bool {
         Self { changed: before.changed, ..*self } == *before
+    }
+
+    /// True if the contents were last modified longer ago than this, by the clock of the machine.
+    pub fn is_older_than(&self, age: Duration) -> bool {
+        let (seconds, nanoseconds) = self.modified;
+        let (Ok(seconds), Ok(nanoseconds)) = (u64::try_from(seconds), u32::try_from(nanoseconds)) else {
+            return true; // Before 1970.
+        };
+        let modified = UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds));
+        let found = modified.and_then(|modified| SystemTime::now().duration_since(modified).ok());
+        found.is_some_and(|found| found > age)
     }
 
     /// Returns the size, in bytes.

@@ -93,6 +93,10 @@ impl<'t> Gathered<'t> {
                 self.names.push(field.name().clone());
             }
             if self.needs(field.name()) {
+                let needed = self.bytes.saturating_add(copied_bytes(column));
+                if needed > self.most {
+                    return Err(Unusable::too_large(self.path, needed, self.most));
+                }
                 let column = owned(field, column).map_err(|error| self.broken(&error))?;
                 self.bytes += column.1.get_array_memory_size();
                 piece.columns.insert(field.name().clone(), column);
@@ -139,6 +143,19 @@ impl<'t> Gathered<'t> {
 fn batch(fields: Vec<Field>, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, ArrowError> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
+}
+
+/// Returns the number of bytes that views need in memory of their own. Many may be of the same bytes.
+fn copied_bytes(column: &ArrayRef) -> usize {
+    let of = |lengths: &mut dyn Iterator<Item = u32>| {
+        let long = lengths.map(|length| length as usize).filter(|length| *length > INLINE);
+        column.len() * size_of::<u128>() + long.sum::<usize>()
+    };
+    match column.data_type() {
+        DataType::Utf8View => of(&mut column.as_string_view().lengths()),
+        DataType::BinaryView => of(&mut column.as_binary_view().lengths()),
+        _ => 0,
+    }
 }
 
 /// Returns a column of a piece in a type that messages have, in memory of its own.
@@ -337,6 +354,17 @@ mod tests {
         assert_eq!(budget.used(), 2000);
         assert_eq!(view.as_string_view().value(0), "y".repeat(1000));
         drop(view);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn views_of_the_same_text_count_as_often_as_they_are_copied() {
+        let budget = Budget::new(64 << 20);
+        let mut gathered = Gathered::new(Path::new("t"), None, 1 << 20, Kept::new(&budget.share()));
+        let (field, column) = texts(&[&"x".repeat(1 << 19)]);
+        let same = arrow_select::take::take(&column, &arrow_array::UInt32Array::from(vec![0; 1000]), None);
+        let refused = gathered.add(&batch(vec![field], vec![same.unwrap()], 1000).unwrap()).unwrap_err();
+        assert!(refused.to_string().contains("needs 501 MiB or more"), "{refused}");
         assert_eq!(budget.used(), 0);
     }
 

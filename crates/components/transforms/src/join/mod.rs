@@ -119,9 +119,10 @@ pub struct Join {
     /// Of CSV: the texts that mean NULL. By default these are `-` and the empty text, in columns with a type
     /// other than text.
     null_values: Option<List<String>>,
-    /// How often to look whether the file has changed. It is read once two looks find the same new file,
-    /// since a program may still be writing it at the first one. A batch that comes then waits until the new
-    /// table is read. The default is `5s`; `0s` looks before each batch.
+    /// How often to look whether the file has changed: a look comes with a batch of messages. A new file is
+    /// read once two looks find it the same, since a program may still be writing it at the first one, or at
+    /// the first one if it was modified longer ago than this, and than 5 s. A batch that comes then waits
+    /// until the new table is read. The default is `5s`; `0s` looks before each batch.
     #[serde(default = "five_seconds")]
     refresh_interval: TimeSpan,
     #[serde(skip)]

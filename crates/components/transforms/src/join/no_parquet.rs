@@ -12,6 +12,7 @@ use super::unusable::Unusable;
 pub(super) fn read(
     path: &Path,
     _: File,
+    _: usize,
     _: impl Fn(&str) -> bool,
     _: &mut dyn FnMut(&RecordBatch) -> Result<(), Unusable>,
 ) -> Result<(), Unusable> {

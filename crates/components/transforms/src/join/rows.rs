@@ -124,6 +124,9 @@ impl Text<'_> {
         let (mut at, mut line) = (if self.bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 }, 0);
         while at < self.bytes.len() {
             let mut piece = Piece::new(self, ROWS);
+            if line == 0 && self.is_array() {
+                return Err(self.at(1, "it begins a JSON array").help("Write one object in each line."));
+            }
             while piece.rows() < ROWS
                 && let Some(rest) = self.bytes.get(at..).filter(|rest| !rest.is_empty())
             {
@@ -144,6 +147,12 @@ impl Text<'_> {
             }
         }
         Ok(())
+    }
+
+    /// True if the text is not lines, but one array: a row is an object.
+    fn is_array(&self) -> bool {
+        let text = self.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&self.bytes);
+        text.trim_ascii_start().starts_with(b"[")
     }
 
     /// Passes on the rows that a parser made. Fails if it rejected one.

@@ -72,7 +72,7 @@ impl Source {
         if self.format == TableFormat::Parquet {
             let is_needed = |column: &str| needed.as_ref().is_none_or(|needed| needed.contains(column));
             let reading = file.try_clone().map_err(|error| Unusable::unreadable(path, &error))?;
-            parquet::read(path, reading, is_needed, &mut |rows: &RecordBatch| gathered.add(rows))?;
+            parquet::read(path, reading, most, is_needed, &mut |rows: &RecordBatch| gathered.add(rows))?;
         } else {
             let bytes = file::bytes(path, &file, state, most)?;
             gathered.count_file(bytes.len());
@@ -95,6 +95,16 @@ impl Source {
         Ok((Table::new(parts, kept)?, state))
     }
 
+    /// Returns the delimiter that CSV with one column probably has, as it is written in an option.
+    fn other_delimiter<'c>(&self, mut columns: impl Iterator<Item = &'c str>) -> Option<&'static str> {
+        let only = columns.next().filter(|_| self.format == TableFormat::Csv)?;
+        let delimiters = [(';', ";"), ('\t', "\\t"), ('|', "|"), (',', ",")];
+        let found = delimiters
+            .iter()
+            .find(|(sign, _)| *sign != char::from(self.delimiter) && only.contains(*sign))?;
+        columns.next().is_none().then_some(found.1)
+    }
+
     /// Returns the columns that are needed. None if these are all.
     fn needed(&self) -> Option<HashSet<&str>> {
         let listed = self.chosen.columns()?;
@@ -113,7 +123,13 @@ impl Source {
         let has = |column: &str| columns.clone().any(|known| known == column);
         let missing = self.keys.columns().into_iter().find(|column| !has(column));
         if let Some(missing) = missing.filter(|_| !may_lack || rows > 0) {
-            return Err(Unusable::no_column("on", &self.path, missing, columns.clone()));
+            let unusable = Unusable::no_column("on", &self.path, missing, columns.clone());
+            return Err(match self.other_delimiter(columns) {
+                Some(written) => unusable.help(format!(
+                    "It has one column. If the columns are divided by `{written}`, write `delimiter: \"{written}\"`."
+                )),
+                None => unusable,
+            });
         }
         let chosen = self.chosen.of(&self.path, &self.keys, columns.clone())?;
         if let Some((missing, _)) = chosen.iter().find(|(column, _)| !may_lack && !has(column.as_str())) {

@@ -1,5 +1,6 @@
 //! Why a table cannot be used.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use thalweg_config::{Mistake, nearest};
@@ -45,7 +46,12 @@ impl Unusable {
     /// The system does not let the file be read.
     pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> Self {
         let message = thalweg_engine::io_error("read", path, error).to_string();
-        Self { cause: Cause::System, ..Self::new("table", message) }
+        let unusable = Self { cause: Cause::System, ..Self::new("table", message) };
+        let text = path.to_string_lossy();
+        match error.kind() == ErrorKind::NotFound && (text.contains("://") || text.contains('*')) {
+            true => unusable.help("A table is one file of this machine: it has no URL, and no `*`."),
+            false => unusable,
+        }
     }
 
     /// The table needs at least this much memory, and may have `most`.

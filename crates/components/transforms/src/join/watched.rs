@@ -5,7 +5,8 @@
 //! the run, or the run would wait for it.
 //!
 //! A changed file is read at the second look that finds it the same: at the first one, a program may be
-//! writing it, and the half of a table is a table too.
+//! writing it, and the half of a table is a table too. One that was modified long ago is read at the first
+//! look: if messages are rare, the second may come much later.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,6 +17,9 @@ use super::file;
 use super::source::Source;
 use super::table::Table;
 use super::unusable::Unusable;
+
+/// A file that was modified longer ago is complete, if looks follow each other faster.
+const COMPLETE: Duration = Duration::from_secs(5);
 
 /// A table, and what is needed to read it again.
 pub(super) struct Watched {
@@ -71,7 +75,8 @@ impl Watched {
 
     fn look(&self, looking: &mut Looking) {
         let now = file::state_at(&self.source.path);
-        let is_settled = std::mem::replace(&mut looking.seen, now) == now;
+        let is_old = now.is_some_and(|state| state.is_older_than(self.every.max(COMPLETE)));
+        let is_settled = std::mem::replace(&mut looking.seen, now) == now || is_old;
         if is_settled && now != looking.read {
             match self.source.read(&self.memory) {
                 Ok((table, state)) => {

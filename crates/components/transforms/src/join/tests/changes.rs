@@ -44,6 +44,21 @@ fn a_table_that_changes_is_read_again_and_one_that_breaks_is_not() {
 }
 
 #[test]
+fn a_table_that_changed_long_ago_is_read_at_the_first_look() {
+    let house = customers();
+    let join = testing::options::<Join>(&house.yaml("on: customer, refresh_interval: 0s"));
+    let mut worker = join.build(&testing::context()).unwrap();
+    assert_eq!(name_of(&mut *worker, "c8"), json!("Bob"));
+    house.write("customer,name\nc8,Robert\n");
+    house.modified(-1);
+    assert_eq!(name_of(&mut *worker, "c8"), json!("Robert"));
+    house.write("customer,name\nc8,Rob\n");
+    house.modified(1);
+    assert_eq!(name_of(&mut *worker, "c8"), json!("Robert"));
+    assert_eq!(name_of(&mut *worker, "c8"), json!("Rob"));
+}
+
+#[test]
 fn a_table_that_grows_between_looks_is_not_read_in_part() {
     let house = customers();
     let join = testing::options::<Join>(&house.yaml("on: customer, refresh_interval: 0s"));

@@ -1,8 +1,10 @@
 mod changes;
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -34,6 +36,15 @@ impl House {
 
     fn write(&self, text: &str) {
         std::fs::write(self.path(), text).unwrap();
+    }
+
+    /// Changes when the table was modified, in hours from now.
+    fn modified(&self, hours: i32) {
+        let hour = Duration::from_secs(60 * 60);
+        let now = SystemTime::now();
+        let time =
+            if hours < 0 { now - hour * hours.unsigned_abs() } else { now + hour * hours.unsigned_abs() };
+        File::options().write(true).open(self.path()).unwrap().set_modified(time).unwrap();
     }
 
     /// The options, with the path of the table.
@@ -380,6 +391,25 @@ fn a_table_that_cannot_be_used_says_where_and_why() {
     }
     let refused = House::with("t.jsonl", "{\"id\":1}\n[1]\n").refused("on: id");
     assert!(refused.starts_with("the table `t.jsonl` cannot be used: line 2: "), "{refused}");
+    let refused = House::with("t.json", "\n [\n{\"id\":1}]\n").refused("on: id");
+    assert_eq!(
+        refused,
+        "the table `t.json` cannot be used: line 1: it begins a JSON array. Write one object in each line."
+    );
+    for (text, written) in [("id;n\na;1\n", ";"), ("id\tn\na\t1\n", "\\t")] {
+        let expected =
+            format!("If the columns are divided by `{written}`, write `delimiter: \"{written}\"`.");
+        let refused = csv(text, "on: id");
+        assert!(refused.ends_with(&expected), "{refused}");
+    }
+    for table in ["s3://bucket/t.csv", "/no folder/*.csv"] {
+        let join = testing::options::<Join>(&format!("{{ table: '{table}', on: id }}"));
+        let refused = join.build(&testing::context()).err().unwrap().to_string();
+        assert!(
+            refused.ends_with("A table is one file of this machine: it has no URL, and no `*`."),
+            "{refused}"
+        );
+    }
     let house = customers();
     std::fs::remove_file(house.path()).unwrap();
     assert_eq!(
