@@ -70,7 +70,7 @@ impl GivenBack {
     /// Gives a file or a directory to the user. Neither what a link leads to, nor a file that has another
     /// name: the user may have linked a file of root here.
     fn give_one(&self, path: &Path) -> io::Result<()> {
-        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
         let file = File::options().read(true).custom_flags(flags).open(path)?;
         let found = file.metadata()?;
         if found.uid() == 0 && (found.is_dir() || found.nlink() == 1) {
