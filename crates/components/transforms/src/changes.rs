@@ -34,7 +34,8 @@ use crate::scalar::bits;
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Changes {
-    /// The fields that together are the key of a message. By default all messages have the same key.
+    /// The fields that together are the key of a message. By default all messages have the same key. Values
+    /// are compared as they are written: `1` and `"1"` are the same, `1` and `1.0` are not.
     keys: List<String>,
     /// The fields whose values are compared. The default is all fields but those of the type `timestamp`; of
     /// messages without fields it is the payload.

@@ -92,7 +92,8 @@ use timing::{Gaps, MOST, Spans, Timing, micros};
 #[serde(deny_unknown_fields)]
 pub struct Aggregate {
     /// The fields that together are the key of a group. By default all messages of a window are one group. A
-    /// key of `meta.path` becomes the field `path`. NULL is a key like others.
+    /// key of `meta.path` becomes the field `path`. NULL is a key like others. Values are compared as they
+    /// are written: `1` and `"1"` are the same, `1` and `1.0` are not.
     #[serde(default)]
     by: List<String>,
     /// The fields of a result, each with its function: `{requests: count(*), kib: sum(bytes / 1024)}`. The

@@ -39,7 +39,8 @@ use seen::Seen;
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Dedupe {
-    /// The fields that together are the key of a message. The default is `[payload]`.
+    /// The fields that together are the key of a message. The default is `[payload]`. Values are compared as
+    /// they are written: `1` and `"1"` are the same, `1` and `1.0` are not.
     keys: List<String, 1>,
     /// The maximum number of different keys to remember. When it is reached, the oldest key is forgotten. An
     /// eighth of `memory` is for keys, of about 40 bytes each. More keys are kept in temporary files, of 24

@@ -67,7 +67,8 @@ use running::{NEVER, Reducer};
 #[serde(deny_unknown_fields)]
 pub struct Reduce {
     /// The fields that together are the key of a group, for example `request_id`, or `meta.path` for the
-    /// lines of several files. By default all messages have the same key. NULL is a key like others.
+    /// lines of several files. By default all messages have the same key. NULL is a key like others. Values
+    /// are compared as they are written: `1` and `"1"` are the same, `1` and `1.0` are not.
     #[serde(default)]
     by: List<String>,
     /// The condition for the first message of a group, in SQL: `"regexp_like(payload, '^\\d{4}-')"`.

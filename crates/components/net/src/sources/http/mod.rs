@@ -48,7 +48,10 @@ pub struct HttpSource {
     #[serde(default)]
     payload: Payload,
     /// Parts of the request that become fields of its messages, under the same names: `method`, `path`,
-    /// `query`, `remote` (the client's address), `user`, and headers as `header.content-type`.
+    /// `query`, `remote` (the client's address), `user`, and headers as `header.content-type`. A later
+    /// transform may replace them: after `parse_json`, a body with the member `remote` or `user` has chosen
+    /// that value itself. Give `parse_json` a `prefix`, or list the members it may make in its `fields`. To
+    /// rename the fields before it is not enough, as a body may have the new names too.
     #[serde(default)]
     fields: List<String>,
     /// How the body is cut into messages. `{}` makes each line a message. By default the whole body is one
