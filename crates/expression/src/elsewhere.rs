@@ -28,7 +28,7 @@ const FUNCTIONS: [(&[&str], &str); 22] = [
     ),
     (
         &["datediff", "date_diff", "timestampdiff", "timestamp_diff", "age"],
-        "Write `date_part('epoch', b - a)` for seconds, or compare `b - a` with `INTERVAL '1 day'`.",
+        "Write `(CAST(b AS BIGINT) - CAST(a AS BIGINT)) / 1e6` for seconds, or compare `b - a` with `INTERVAL '1 day'`.",
     ),
     (
         &["dateadd", "date_add", "timestampadd", "timestamp_add", "adddate", "date_sub"],

@@ -613,7 +613,7 @@ mod tests {
             (
                 "datediff(a, b) > 1",
                 "datediff",
-                "Write `date_part('epoch', b - a)` for seconds, or compare `b - a` with `INTERVAL '1 day'`.",
+                "Write `(CAST(b AS BIGINT) - CAST(a AS BIGINT)) / 1e6` for seconds, or compare `b - a` with `INTERVAL '1 day'`.",
             ),
             ("regex_match(a, 'x')", "regex_match", "Use `regexp_like`, or write `a ~ 'expression'`."),
             ("a isnull", "isnull", "Write `a IS NULL` or `a IS NOT NULL`."),
