@@ -658,7 +658,10 @@ def http(
             answer. By default `true`.
         payload: The part of a request that becomes the payload. The default is `body`.
         fields: Parts of the request that become fields of its messages, under the same names: `method`, `path`,
-            `query`, `remote` (the client's address), `user`, and headers as `header.content-type`.
+            `query`, `remote` (the client's address), `user`, and headers as `header.content-type`. A later
+            transform may replace them: after `parse_json`, a body with the member `remote` or `user` has chosen
+            that value itself. Give `parse_json` a `prefix`, or list the members it may make in its `fields`. To
+            rename the fields before it is not enough, as a body may have the new names too.
         framing: How the body is cut into messages. `{}` makes each line a message. By default the whole body is
             one message.
         charset: The character set of the body, such as `latin1` (as `windows-1252`), `utf-16` or `shift_jis`. The

@@ -193,7 +193,8 @@ def aggregate(
 
     Args:
         by: The fields that together are the key of a group. By default all messages of a window are one group. A
-            key of `meta.path` becomes the field `path`. NULL is a key like others.
+            key of `meta.path` becomes the field `path`. NULL is a key like others. Values are compared as they
+            are written: `1` and `"1"` are the same, `1` and `1.0` are not.
         values: The fields of a result, each with its function: `{requests: count(*), kib: sum(bytes / 1024)}`.
             The functions take an expression in SQL and ignore NULL:
 
@@ -313,7 +314,8 @@ def changes(
     `limit`, the next run begins without values, too.
 
     Args:
-        keys: The fields that together are the key of a message. By default all messages have the same key.
+        keys: The fields that together are the key of a message. By default all messages have the same key. Values
+            are compared as they are written: `1` and `"1"` are the same, `1` and `1.0` are not.
         fields: The fields whose values are compared. The default is all fields but those of the type `timestamp`;
             of messages without fields it is the payload.
         by_at_least: The least difference of a number, for example `0.5`. A number that differs by less from that
@@ -644,8 +646,8 @@ def dedupe(
     state. Without `--state`, each run starts without keys.
 
     Args:
-        keys: The fields that together are the key of a message. The default is `[payload]`. By default
-            `["payload"]`.
+        keys: The fields that together are the key of a message. The default is `[payload]`. Values are compared
+            as they are written: `1` and `"1"` are the same, `1` and `1.0` are not. By default `["payload"]`.
         max_keys: The maximum number of different keys to remember. When it is reached, the oldest key is
             forgotten. An eighth of `memory` is for keys, of about 40 bytes each. More keys are kept in temporary
             files, of 24 bytes each (twice that while files are merged), and need a byte and a half in memory. The
@@ -1196,9 +1198,11 @@ def join(
         types: The types of columns of CSV, and of members of JSON: `{ since: timestamp, limit: int }`.
         null_values: Of CSV: the texts that mean NULL. By default these are `-` and the empty text, in columns
             with a type other than text.
-        refresh_interval: How often to look whether the file has changed. It is read once two looks find the same
-            new file, since a program may still be writing it at the first one. A batch that comes then waits
-            until the new table is read. The default is `5s`; `0s` looks before each batch. By default `"5s"`.
+        refresh_interval: How often to look whether the file has changed: a look comes with a batch of messages. A
+            new file is read once two looks find it the same, since a program may still be writing it at the first
+            one, or at the first one if it was modified longer ago than this, and than 5 s. A batch that comes
+            then waits until the new table is read. The default is `5s`; `0s` looks before each batch. By default
+            `"5s"`.
     """
     return Component(
         "join",
@@ -2383,7 +2387,8 @@ def reduce(
 
     Args:
         by: The fields that together are the key of a group, for example `request_id`, or `meta.path` for the
-            lines of several files. By default all messages have the same key. NULL is a key like others.
+            lines of several files. By default all messages have the same key. NULL is a key like others. Values
+            are compared as they are written: `1` and `"1"` are the same, `1` and `1.0` are not.
         starts_when: The condition for the first message of a group, in SQL: `"regexp_like(payload, '^\\d{4}-')"`.
         ends_when: The condition for the last message of a group, in SQL: `"status = 'done'"`.
         idle_timeout: The time without a message of a group after which it ends. The default is 30 seconds. By
@@ -2391,8 +2396,8 @@ def reduce(
         max_age: The time after its first message at which a group ends. By default there is none.
         max_count: The number of messages with which a group ends. By default there is none.
         max_bytes: The size of a merged message that is not exceeded: the group ends before the message that
-            would. A single message that is larger is a group of its own. The default is 1 MiB, and at most 1/32
-            of `memory`. By default `"1MiB"`.
+            would, and at once if there is no room for another one. A single message that is larger is a group of
+            its own. The default is 1 MiB, and at most 1/32 of `memory`. By default `"1MiB"`.
         merge: How the values of a field become one: `{ message: concat_newline, status: last }`. `payload` is the
             payload, for which there are `concat_newline` (the default), `concat`, `first`, `last`, `longest`,
             `shortest` and `drop`.
@@ -2630,9 +2635,13 @@ def sort(
     numbers, times (in microseconds), texts, objects. NaN is the greatest number. Texts are compared by their
     bytes, of which the first 16 KiB count: a text is no number, so give such a field a type.
 
-    An eighth of `memory` is for messages, beside one block of each file. More are kept in temporary files, which
-    take about twice the size of the messages, and of the fields in `by`, while files are merged. If the disk is
-    full, the run ends with an error, and nothing is lost.
+    An eighth of `memory` is for messages. More are kept in temporary files, which take about twice the size of
+    the messages, and of the fields in `by`, while files are merged. If the disk is full, the run ends with an
+    error, and nothing is lost.
+
+    A merge holds one block of each of its files beside that: up to eight files, and at the end of the input up to
+    seven of each size. A block has at least one message, however large. So with messages that are large beside
+    `memory`, `sort` may use several times `memory`.
 
     With `--state`, and sources that read their input again, each checkpoint has the messages so far: a run that
     is killed or stopped leaves them to the next one, which reads only the rest. They take their size in the state
@@ -2645,8 +2654,9 @@ def sort(
     that the state has stay there.
 
     Messages have no `meta.position` afterwards. Those that leave together have the `meta.time` of the first of
-    them. Messages of different paths, or with different fields, leave in different batches: if they alternate,
-    batches are small and the run is slower.
+    them. Messages of different paths, or with different fields, are in different blocks, and leave in different
+    batches. If they alternate, each message has a block of its own, of about 1 KB with a few fields and 13 KB
+    with many: the run is much slower, and the files take far more disk than the input.
 
     Args:
         by: The fields to sort by, the most important first: `[date, { amount: desc }]`. A field alone is sorted
