@@ -109,7 +109,7 @@ fn open_to_show(state_dir: &StateDir) -> Result<Option<Store>, CommandError> {
 /// Dead letters that can be shown and removed.
 enum Shown {
     /// No run uses the store.
-    Closed(Store),
+    Closed(Box<Store>),
     /// The process of a run answers.
     #[cfg(target_os = "linux")]
     Running(RunningLetters),
@@ -122,7 +122,7 @@ impl Shown {
         if let Some(running) = RunningLetters::find(&state_dir.folder, state_dir.owner.as_ref())? {
             return Ok(Some(Self::Running(running)));
         }
-        Ok(open_to_show(state_dir)?.map(Self::Closed))
+        Ok(open_to_show(state_dir)?.map(|store| Self::Closed(Box::new(store))))
     }
 
     /// The letters, oldest first.
