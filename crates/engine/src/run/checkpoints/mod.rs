@@ -94,6 +94,31 @@ pub(super) struct Checkpoints {
     pub(super) stuck: Stuck,
 }
 
+#[cfg(test)]
+impl Checkpoints {
+    /// Those of a group with one source, called `in`, for tests.
+    pub(super) fn of_source(folder: std::path::PathBuf, positions: Arc<Positions>) -> Self {
+        Self {
+            store: Arc::new(LazyStore::new(folder, None)),
+            are_kept: true,
+            positions: vec![("in".into(), positions)],
+            states: Vec::new(),
+            transforms: Vec::new(),
+            barrier: CheckpointBarrier::default(),
+            saver: Saver::new(),
+            traffic: Arc::default(),
+            flushes: Arc::new(Flushes::new(Arc::default())),
+            uncommitted: Uncommitted::default(),
+            rereads: true,
+            covers_letters: true,
+            has_state: AtomicBool::default(),
+            is_exact: AtomicBool::default(),
+            is_behind: AtomicBool::default(),
+            stuck: Stuck::default(),
+        }
+    }
+}
+
 /// Why messages still move after the longest hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Busy {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use thalweg_record::{Ack, Outcome};
@@ -10,10 +9,7 @@ use tokio::sync::mpsc;
 
 use super::{Act, broadcast, few, probe};
 use crate::positions::{Checkpoint, Positions};
-use crate::run::checkpoints::{Checkpoints, LazyStore, Stuck};
-use crate::run::flushes::Flushes;
-use crate::run::saves::Saver;
-use crate::run::sink::{CheckpointBarrier, Uncommitted};
+use crate::run::checkpoints::Checkpoints;
 use crate::run::summary::Ended;
 use crate::run::supervisor::Supervisor;
 use crate::run::threads::{Placement, Task, Tasks};
@@ -45,24 +41,7 @@ impl Supervised {
 
     /// Watches over tasks until they have ended. Returns the folder of the store too.
     async fn watch(self, tasks: Vec<Task>, drain_timeout: Duration) -> (Ended, tempfile::TempDir) {
-        let checkpoints = Checkpoints {
-            store: Arc::new(LazyStore::new(self.folder.path().join("state"), None)),
-            are_kept: true,
-            positions: vec![("in".into(), self.positions)],
-            states: Vec::new(),
-            transforms: Vec::new(),
-            barrier: CheckpointBarrier::default(),
-            saver: Saver::new(),
-            traffic: Arc::default(),
-            flushes: Arc::new(Flushes::new(Arc::default())),
-            uncommitted: Uncommitted::default(),
-            rereads: true,
-            covers_letters: true,
-            has_state: AtomicBool::default(),
-            is_exact: AtomicBool::default(),
-            is_behind: AtomicBool::default(),
-            stuck: Stuck::default(),
-        };
+        let checkpoints = Checkpoints::of_source(self.folder.path().join("state"), self.positions);
         let supervisor =
             Supervisor::new(self.handle, vec![Arc::new(checkpoints)], self.failed, drain_timeout);
         let ended = supervisor.run(Tasks::start(tasks).await.unwrap()).await;
